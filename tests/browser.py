@@ -75,6 +75,12 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    def is_quiet(self, path: Path) -> bool:
+        """Whether the page has thrown and said nothing, and asked for nothing but itself."""
+        noises = [self.seen(kind) for kind in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")]
+        urls = {event["request"]["url"] for event in self.seen("Network.requestWillBeSent")}
+        return not any(noises) and {url for url in urls if not url.startswith("data:")} == {path.as_uri()}
+
     def seen(self, method: str) -> list[dict[str, Any]]:
         """The parameters of the events of one kind since the page was opened."""
         return [event["params"] for event in self.events if event["method"] == method]

@@ -19,6 +19,16 @@ from tests.synthetic import Features
 CPU = torch.device("cpu")
 QUIET = Reporter(quiet=True)
 FOUR = tuple(TaskProtocol(shots=shots, alpha=alpha) for alpha in (2.0, None) for shots in (1, 5))
+# A method of a user, in a file of its own.
+PLUGIN = """
+from dataclasses import dataclass
+from fsbench.methods.base import MethodInfo
+from fsbench.methods.ncm import NearestClassMean
+
+@dataclass(frozen=True)
+class Mine(NearestClassMean):
+    info = MethodInfo("mine", "Mine", "me", transductive=False, prior="none")
+"""
 
 
 def runner(results: Path | None = None, **options: Any) -> Runner:

@@ -1,12 +1,13 @@
 """Small seeded features that every test can use, and which tests `make fast` leaves out."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.browser import CHROMIUM, MISSING
+from tests.browser import CHROMIUM, MISSING, Page, browser
 from tests.synthetic import Features, make_features
 
 HEAVY = ("trust", "cli/test_ranks.py", "cli/test_documents.py", "unit/methods/test_graph.py")
@@ -30,3 +31,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def features() -> Features:
     return make_features()
+
+
+@pytest.fixture(scope="session")
+def browser_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip(MISSING)
+    with browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page

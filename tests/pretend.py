@@ -1,9 +1,11 @@
-"""A pretended GPU: its tensors compute on the CPU, or nowhere; operations, copies and waits are counted."""
+"""A pretended GPU, whose tensors compute on the CPU or nowhere while operations and waits are counted; open_clip."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
 
@@ -137,3 +139,27 @@ class _Event:
 
     def elapsed_time(self, end: _Event) -> float:
         return 1e3 * (end.time - self.time)
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails where the host would wait for a device: values that are read, shapes that depend on one, and copies."""
+
+    ASKING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "bincount")
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, options = func.overloadpacket.__name__, kwargs or {}
+        assert not any(name == word or name.startswith(f"{word}_") for word in self.ASKING), name
+        if name in {"index", "index_put", "index_put_"}:
+            assert all(index is None or index.dtype not in {torch.bool, torch.uint8} for index in args[1]), name
+        if name == "_to_copy" and torch.device(options.get("device") or args[0].device).type != args[0].device.type:
+            assert options.get("non_blocking"), "a copy that the host waits for"
+        return func(*args, **options)
+
+
+def open_clip_of(model: type[torch.nn.Module], tokenize: Callable[[list[str]], torch.Tensor]) -> SimpleNamespace:
+    """A stand-in for open_clip that knows one model."""
+    names, tokens = (lambda: [model.__name__]), (lambda name: tokenize)
+    return SimpleNamespace(list_models=names, create_model=lambda name, pretrained: model(), get_tokenizer=tokens)

@@ -55,14 +55,8 @@ def make_record(method: str = "ncm", right: float = 0.7, **changes: Any) -> Reco
         "versions": {"fsbench": "0.1.0", "torch": "2.15.0", "python": "3.11.7"},
         **changes,
     }
-    record = Record(
-        run=run,
-        method=MethodFacts(**facts),
-        origins=Origins(**origins),
-        provenance=made,
-        base_provenance=base,
-        **fields,
-    )
+    fields |= {"provenance": made, "base_provenance": base}
+    record = Record(run=run, method=MethodFacts(**facts), origins=Origins(**origins), **fields)
     return record.model_copy(update={"answers": answers})
 
 
@@ -126,8 +120,5 @@ def store(folder: Path, *records: Record) -> list[Path]:
 
 def four_settings(method: str, right: float, **changes: Any) -> list[Record]:
     """The same method unbalanced and balanced, with one and five shots."""
-    return [
-        make_record(method, right + 0.02 * shots, shots=shots, alpha=alpha, **changes)
-        for alpha in (2.0, None)
-        for shots in (1, 5)
-    ]
+    settings = [(alpha, shots) for alpha in (2.0, None) for shots in (1, 5)]
+    return [make_record(method, right + 0.02 * shots, shots=shots, alpha=a, **changes) for a, shots in settings]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.store import Provenance, Split, make_split, write_features
+from fsbench.features.store import FeatureFile, Provenance, Split, make_split, write_features
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,19 @@ class Features:
         return path
 
 
+def feature_file(path: Path, made: Provenance | None = None, **splits: Split) -> FeatureFile:
+    """Write splits, and open the file."""
+    write_features(path, made or Provenance("own", "none"), splits)
+    return FeatureFile.open(path)
+
+
 def make_features(dimension: int = 48, seed: int = 0, classes: tuple[int, int, int] = (16, 8, 10)) -> Features:
     """Classes are Gaussian around their means, with one anisotropic covariance, cut at zero like after a ReLU."""
     rng = np.random.default_rng(seed)
     rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
     within = rotation * np.geomspace(1.6, 0.2, dimension) @ rotation.T
-    splits = [
-        _draw(rng, name, count, dimension, within)
-        for name, count in zip(("base", "val", "novel"), classes, strict=True)
-    ]
-    return Features(*splits)
+    named = zip(("base", "val", "novel"), classes, strict=True)
+    return Features(*(_draw(rng, name, count, dimension, within) for name, count in named))
 
 
 def _draw(rng: np.random.Generator, name: str, classes: int, dimension: int, within: NDArray[np.float64]) -> Split:

@@ -41,9 +41,8 @@ def write_labelling(folder: Path) -> None:
         path.rename(folder / "photos" / f"{path.parent.name}.png")
     (folder / "Downloads").mkdir()
     names = [f"labelled/{name}/000.png,{name},1.0000,checked" for name in ("Kittiwake", "Tern")]
-    (folder / "Downloads" / "labels.csv").write_text(
-        "\n".join(["file,label,confidence,flag", *names]), encoding="utf-8"
-    )
+    table = "\n".join(["file,label,confidence,flag", *names])
+    (folder / "Downloads" / "labels.csv").write_text(table, encoding="utf-8")
     state = timm.create_model("tf_efficientnet_lite1", num_classes=0).state_dict()
     torch.save({f"_{name}": tensor for name, tensor in state.items()}, folder / "efficientnet-lite1-77cc7160.pth")
 

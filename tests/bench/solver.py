@@ -36,6 +36,8 @@ from fsbench.tasks.batch import TaskBatch, by_name
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import largest, sample_list
 from tests.bench.measure import Measure, in_turns
+from tests.comparing import CPU
+from tests.pretend import CUDA, PretendedGpu
 
 
 class Material(NamedTuple):
@@ -60,7 +62,6 @@ def mini_like(dimension: int = 640, classes: int = 20) -> Material:
     return Material(draw_split(classes, 12_000 // classes, dimension), BaseStatistics.fit(base.features, base.labels))
 
 
-CPU = torch.device("cpu")
 TASK = TaskProtocol()
 SHAPE = largest(TASK, np.full(5, 600))  # classes, support images and queries of a task
 BLOCK = 64  # tasks in one batched product
@@ -110,10 +111,10 @@ def against_the_machine(tasks: int, repeats: int) -> list[Measure]:
     ]
 
 
-def solve(methods: Sequence[Method], material: Material, tasks: int, protocol: TaskProtocol = TASK) -> None:
+def solve(methods: Sequence[Method], material: Material, tasks: int, protocol: TaskProtocol = TASK, **how: Any) -> None:
     """Draw tasks and solve them by all methods."""
     drawn = TaskList(protocol, 0, np.arange(tasks))
-    engine.solve(methods, material.novel, material.base, drawn, device=CPU)
+    engine.solve(methods, material.novel, material.base, drawn, **{"device": CPU, **how})
 
 
 @one_core()
@@ -124,9 +125,8 @@ def keeping_answers(tasks: int, repeats: int, dimension: int = 640) -> list[Meas
     job = Job(MethodChoice("bavardage", "bavardage"), method, Origins(), source, TASK, 0, tasks)
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(CPU, results=Path(folder), force=True)
-        times = in_turns(
-            repeats, time.process_time, solve=partial(solve, [method], material, tasks), run=partial(runner.run, job)
-        )
+        alone = partial(solve, [method], material, tasks)
+        times = in_turns(repeats, time.process_time, solve=alone, run=partial(runner.run, job))
     return [Measure("keep answers", f"solving alone, {tasks:,} tasks", times["run"] / times["solve"])]
 
 
@@ -254,9 +254,8 @@ def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[flo
     material = Material(novel, BaseStatistics.fit(base.features, base.labels))
     (protocol,) = protocols_of(Comparing(protocol="all-way", shots=(1,)))
     plain, options = split_variant(name)
-    method = method_class(plain).configure(
-        Context(balanced=False, base=material.base), **options, **_FEWER_STEPS.get(name, {})
-    )
+    options |= _FEWER_STEPS.get(name, {})
+    method = method_class(plain).configure(Context(balanced=False, base=material.base), **options)
     started = time.process_time()
     solve([method], material, 1, protocol)
     seconds, memory = time.process_time() - started, peak_memory(CPU) / 1e9
@@ -264,6 +263,20 @@ def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[flo
     products = in_turns(3, time.process_time, product=partial(torch.mm, assigned, rows))["product"]
     speed = 2 * assigned.numel() * dimension / products
     return seconds * speed / (arithmetic(method, material, protocol, 1) + embedding(method, material)), memory
+
+
+def on_a_gpu(tasks: int, names: Sequence[str] = ()) -> list[Measure]:
+    """What fast methods ask of a GPU, counted on a pretended one."""
+    material, measures = mini_like(), []
+    fast = [name for name in on_features() if method_class(name).info.cost == "fast"]
+    for name in names or [*fast, "bavardage:transport", "bavardage:released"]:
+        plain, options = split_variant(name)
+        context = Context(balanced=False, base=material.base, shots=1, alpha=TASK.alpha)
+        with PretendedGpu(values=False) as gpu:
+            solve([method_class(plain).configure(context, **options)], material, tasks, device=CUDA)
+        counts = f"{gpu.copies} copies, {gpu.kernels.total():,} operations, {gpu.waits} waits"
+        measures.append(Measure(f"{name} on a GPU", f"sent; {counts}", gpu.sent / 1e6, "MB"))
+    return measures
 
 
 # Operations of products that torch does not count, from the shapes of the arguments.

@@ -21,13 +21,13 @@ from fsbench.features.forward import Forward
 from fsbench.features.image_hashes import image_hashes
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, write_features
-from fsbench.reporter import Reporter
 from fsbench.train.images import Keys, make_views
 from fsbench.train.loop import Objective, Trainer
 from fsbench.train.run import Plan
 from fsbench.train.settings import TrainSettings
 from tests.bench.measure import Measure, in_turns
-from tests.bench.solver import CPU, draw_split
+from tests.bench.solver import draw_split
+from tests.comparing import CPU, QUIET
 from tests.images import SPLITS, write_images
 from tests.records import four_settings, store
 
@@ -59,9 +59,9 @@ def extraction(repeats: int, images: int = 16, width: float | None = None) -> li
         def whole() -> None:
             out = Path(folder) / "out.h5"
             out.unlink(missing_ok=True)
-            extract(dataset, network, out, settings, CPU, Reporter(quiet=True))
+            extract(dataset, network, out, settings, CPU, QUIET)
 
-        hashing = partial(image_hashes, dataset.splits.values(), None, Reporter(quiet=True))
+        hashing = partial(image_hashes, dataset.splits.values(), None, QUIET)
         times = in_turns(repeats, whole=whole, bare=bare, hashing=hashing)
     against = f"the bare forward pass of rn12, {len(tensors)} images"
     return [
@@ -73,7 +73,7 @@ def extraction(repeats: int, images: int = 16, width: float | None = None) -> li
 def listing(repeats: int, images: int = 5000) -> list[Measure]:
     """A folder that has not changed, listed again with the hashes of its images, against bare calls of the system."""
     with tempfile.TemporaryDirectory() as folder:
-        root, index, quiet = Path(folder) / "own", Path(folder) / "index", Reporter(quiet=True)
+        root, index = Path(folder) / "own", Path(folder) / "index"
         for split, name in product(("base", "novel"), "abcdef"):
             (root / split / f"{split}-{name}").mkdir(parents=True)
             for number in range(images // 12):
@@ -81,7 +81,7 @@ def listing(repeats: int, images: int = 5000) -> list[Measure]:
         time.sleep(2.5)  # what has just changed is not remembered
         times = in_turns(
             repeats,
-            again=lambda: image_hashes(OwnData(root).load().splits.values(), index, quiet),
+            again=lambda: image_hashes(OwnData(root).load().splits.values(), index, QUIET),
             bare=lambda: [entry.stat() for place in root.glob("*/*") for entry in os.scandir(place)],
         )
     return [Measure("list images", f"os.scandir with stat, {images:,} images", times["again"] / times["bare"])]
@@ -94,7 +94,7 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
         images = batches * settings.batch // len(SPLITS["base"])
         root = write_images(Path(folder) / "own", SPLITS, images, 32, ending="jpg")
         plan = Plan.make(OwnData(root).load(), settings)
-        views = make_views(plan.base, plan.transform, settings, Reporter(quiet=True))
+        views = make_views(plan.base, plan.transform, settings, QUIET)
         keys = Keys(settings, len(plan.base))
         assert isinstance(plan.backbone.network, Backbone)
         trainer = Trainer(Objective(plan.backbone.network, len(SPLITS["base"]), rotation=False, seed=0), keys, CPU)
@@ -140,10 +140,8 @@ def start(repeats: int) -> list[Measure]:
         }
         imports = {name: partial(run, "-c", f"import {name}") for _, _, name in FIRST_ANSWERS}
         times = in_turns(repeats, _cpu_of_children, **commands, **imports)
-    return [
-        Measure(case, f'python -c "import {name}", CPU time', times[case] / times[name])
-        for case, _, name in FIRST_ANSWERS
-    ]
+    against = 'python -c "import {}", CPU time'
+    return [Measure(case, against.format(name), times[case] / times[name]) for case, _, name in FIRST_ANSWERS]
 
 
 def _cpu_of_children() -> float:

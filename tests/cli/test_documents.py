@@ -15,9 +15,8 @@ from tests.cli import run, succeed
 from tests.workspace import write_clip, write_feature_files, write_labelling, write_mini, write_photos, write_pickles
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = {
-    path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-}
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
 # What does not run here, and why; its options are checked all the same.
 NOT_RUN = {
     "make": "installs fsbench or runs this test",

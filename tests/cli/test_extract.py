@@ -41,9 +41,8 @@ def test_two_networks_of_one_backbone_live_side_by_side() -> None:
     assert extract(*RANDOM).returncode == 0
     assert extract("--random-weights", "1", "--out", "features/photos-rn18-other.h5").returncode == 0
     assert {path.name for path in Path("features").glob("*.h5")} == {"photos-rn18.h5", "photos-rn18-other.h5"}
-    done = succeed(
-        "compare", "--methods", "simpleshot", "--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "5"
-    )
+    few = ("--ways", "2", "--queries", "4", "--shots", "1", "--tasks", "5")
+    done = succeed("compare", "--methods", "simpleshot", *few)
     for seed in (0, 1):
         assert f"photos rn18 (rn18-simpleshot, random seed {seed})" in done.stdout
         assert f"photos/rn18(rn18-simpleshot@seed{seed})" in done.stdout.replace("\n", "")

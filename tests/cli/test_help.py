@@ -1,4 +1,4 @@
-"""Help, completion, the reference page, and how little is imported for them."""
+"""Help, completion, the reference page, lists of methods, and how little is imported for them."""
 
 import json
 import os
@@ -6,11 +6,15 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 from rich.cells import cell_len
 
 from fsbench.cli.app import COMMANDS as SUMMARIES
+from fsbench.methods.base import Learnable
+from fsbench.methods.registry import METHODS, method_class
+from fsbench.tasks.protocol import PRESETS
 from tests.cli import all_commands, run
 from tests.reference import PAGE, reference
 
@@ -51,10 +55,7 @@ def asked(line: str) -> dict[str, str]:
     ("line", "expected"),
     [
         ("fsbench sol", {"solve"}),
-        (
-            "fsbench solve --method bavardage:",
-            {f"bavardage:{word}" for word in ("article", "released", "transport", "weighted")},
-        ),
+        ("fsbench solve --method lda:", {"lda:base", "lda:ridge"}),
         ("fsbench compare --methods ncm,soft", {"ncm,soft-kmeans"}),
         ("fsbench compare --methods ncm,nc", set()),
         ("fsbench extract --dataset cub", {"cub", "cub-feat", "cub-metadataset"}),
@@ -98,3 +99,29 @@ def test_ordinary_commands_import_nothing_that_takes_seconds() -> None:
     """A report needs matplotlib, and no torch."""
     assert imported(SECONDS, "solve", "--shots", "1", "--tasks", "4", "--quiet")[1] == "['torch']"
     assert imported(SECONDS, "report", "--quiet")[1] == "['matplotlib']"
+
+
+@pytest.mark.parametrize(("words", "names"), [("all", METHODS), ("--protocols", tuple(PRESETS))])
+def test_lists_are_complete(words: str, names: Iterable[str]) -> None:
+    listed = json.loads(run("methods", words, "--json").stdout)
+    assert [next(iter(row.values())) for row in listed] == [*names]
+    shown = run("methods", words).stdout
+    assert max(map(len, shown.splitlines())) <= 100
+    assert all(f" {name} " in shown for name in names)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_described(name: str) -> None:
+    described = json.loads(run("methods", name, "--json").stdout)
+    assert described["source"]
+    assert described["assumes"]
+    grid = {one["name"]: one["tuning grid"] for one in described["parameters"] if one["tuning grid"]}
+    known = {parameter: [*values] for parameter, values in method_class(name).info.grid.items()}
+    assert grid == (dict.fromkeys(grid, "learned") if issubclass(method_class(name), Learnable) else known)
+    assert described["title"] in run("methods", name).stdout
+
+
+def test_variants_are_described_as_they_run() -> None:
+    described = json.loads(run("methods", "bavardage:transport", "--json").stdout)
+    assert described["assumes"] == "uniform prior"
+    assert json.loads(run("methods", "simpleshot:L2N", "--json").stdout)["needs base classes"] == "no"

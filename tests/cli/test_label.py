@@ -19,6 +19,8 @@ import fsbench
 from fsbench.features.forward import Forward
 from tests.cli import run, succeed
 from tests.images import write_images
+from tests.pretend import open_clip_of
+from tests.watching import watch
 from tests.workspace import SHIPPED
 
 CLASSES = ["ant", "bee", "=cat"]
@@ -61,18 +63,13 @@ def test_from_folders_to_labels_and_back(work: Path, monkeypatch: pytest.MonkeyP
     assert all(link.is_symlink() and link.resolve().parent == work / "photos" for link in links)
     assert len(list((work / "photos").iterdir())) == 24
 
-    def no_forward(*_: object) -> None:
-        raise AssertionError("features are computed again")
-
-    monkeypatch.setattr("fsbench.features.forward.Forward.__call__", no_forward)
+    monkeypatch.setattr(Forward, "__call__", None)  # features are not computed again
     assert "exists already" in run(*CALL.split()).output  # labels.csv is not overwritten
     succeed(*CALL.split(), "--force")
     assert (work / "labels.csv").read_text(encoding="utf-8") == text
     shutil.copy("labels.csv", "mine.csv")  # which has the labelled images too
-    assert (
-        "12 labelled ones of 3 classes, 4 of each"
-        in succeed("label", "photos", "--support", "mine.csv", *NETWORK.split(), "--force", "--no-page").stderr
-    )
+    told = succeed("label", "photos", "--support", "mine.csv", *NETWORK.split(), "--force", "--no-page").stderr
+    assert "12 labelled ones of 3 classes, 4 of each" in told
     succeed(*CALL.split(), "--force")
     # Checked rows of the table go back in; the images are in photos/ still, and are not asked for again.
     wrong, none, *_ = first
@@ -94,13 +91,7 @@ def test_from_folders_to_labels_and_back(work: Path, monkeypatch: pytest.MonkeyP
 
 def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed(*CALL.split(), "--no-page")
-    computed, forward = list[int](), Forward.__call__
-
-    def counted(self: Forward, images: torch.Tensor) -> torch.Tensor:
-        computed.append(len(images))
-        return forward(self, images)
-
-    monkeypatch.setattr(Forward, "__call__", counted)
+    computed = watch(monkeypatch, Forward, "__call__", lambda forward, images: len(images))
     (work / "photos").rename(work / "moved")
     write_images(work / "moved", {"new": ["x"]}, images=2, seed=9)
     succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")
@@ -127,10 +118,8 @@ def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
     assert len(table) == 24 + 6
     assert table["photos/broken.jpg"]["flag"].startswith("not readable: ")
     assert table["photos/empty.png"]["flag"].startswith("not readable: ")
-    assert (table["photos/same.png"]["label"], table["photos/same.png"]["flag"]) == (
-        "bee",
-        "copy of labelled/bee/000.png",
-    )
+    same = table["photos/same.png"]
+    assert (same["label"], same["flag"]) == ("bee", "copy of labelled/bee/000.png")
     assert table["photos/bee004.png"]["flag"] == "near-duplicate of photos/bee/bee004.png"
     assert table["photos/cmyk.jpg"]["label"]
     for words in (
@@ -235,11 +224,7 @@ class Colours(nn.Module):
 
 def test_names_of_classes_are_enough_for_a_model_that_knows_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then some labelled images of one class, the only one of another, and of none of the third."""
-    library = SimpleNamespace(
-        list_models=lambda: ["Colours"],
-        create_model=lambda name, pretrained: Colours(),
-        get_tokenizer=lambda name: lambda prompts: torch.tensor([COLOURS[one.removeprefix("a ")] for one in prompts]),
-    )
+    library = open_clip_of(Colours, lambda prompts: torch.tensor([COLOURS[one.removeprefix("a ")] for one in prompts]))
     monkeypatch.setitem(sys.modules, "open_clip", library)
     random, photos, labelled = np.random.default_rng(0), here / "photos", here / "labelled"
     for name, colour in COLOURS.items():
@@ -266,9 +251,8 @@ def test_names_of_classes_are_enough_for_a_model_that_knows_text(here: Path, mon
         done = right("--support", "labelled", "--classes", "light_green", "--method", method)
         assert "Of your 3 labelled images 3 came back right" in done
     missing = run(*call, "--support", "labelled", "--classes", "light_green", "--method", "gda")
-    assert "gda needs labelled images of every class; there are none of light_green" in missing.output.replace(
-        "\n", " "
-    )
+    told = " ".join(missing.output.split())
+    assert "gda needs labelled images of every class; there are none of light_green" in told
 
 
 def test_paths_from_standard_input(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

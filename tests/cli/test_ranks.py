@@ -11,6 +11,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.results.record import Record, load_record
 from tests.cli import run, succeed
 from tests.cli.torchrun import IMAGES_PER_BLOCK, ROOT, torchrun
+from tests.comparing import PLUGIN
 from tests.images import write_images
 
 CLASSES = {"base": ["b0", "b1"], "val": ["v0", "v1"], "novel": ["n0", "n1"]}
@@ -21,18 +22,10 @@ COMPARE = (
     "compare", "f.h5", "--methods", METHODS, "--shots", "1", "--ways", "2", "--queries", "10", "--tasks", "40",
     "--device", "cpu", "--data-dir", ".", "--weights-dir", ".",
 )  # fmt: skip
-BAD = """
-import os
-from dataclasses import dataclass
-from fsbench.errors import FsbenchError
-from fsbench.methods.base import MethodInfo
-from fsbench.methods.ncm import NearestClassMean
-
-@dataclass(frozen=True)
-class Bad(NearestClassMean):
-    info = MethodInfo("bad", "Bad", "nobody", transductive=False, prior="none")
-
+FAILS = f"""{PLUGIN}
     def embed(self, features, base):
+        import os
+        from fsbench.errors import FsbenchError
         if os.environ["RANK"] == "1":
             raise FsbenchError("Process 1 cannot do it.")
         return super().embed(features, base)
@@ -68,9 +61,8 @@ def test_compare_of_unequal_processes_gives_one_table_and_the_records_of_one_pro
     assert len(list(Path(".pixels").glob("*.npy"))) == 1
     assert done.stdout == run(*COMPARE).stdout  # reused
     run(*COMPARE, "--results-dir", "alone")
-    assert records("alone") == {
-        name: record.model_copy(update={"ranks": 1}) for name, record in records("results").items()
-    }
+    shared = {name: record.model_copy(update={"ranks": 1}) for name, record in records("results").items()}
+    assert records("alone") == shared
 
 
 @pytest.mark.usefixtures("photos")
@@ -89,8 +81,8 @@ def test_a_killed_process_ends_the_run_and_one_process_goes_on_with_what_is_fini
 
 @pytest.mark.usefixtures("folder")
 def test_an_error_in_one_process_is_shown_once() -> None:
-    Path("bad.py").write_text(BAD)
-    done = torchrun(2, "compare", "--methods", "bad.py:Bad", "--baseline", "ncm", "--tasks", "40", "--device", "cpu")
+    Path("bad.py").write_text(FAILS)
+    done = torchrun(2, "compare", "--methods", "bad.py:Mine", "--baseline", "ncm", "--tasks", "40", "--device", "cpu")
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("error: Process 1 cannot do it.") == 1

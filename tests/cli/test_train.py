@@ -46,9 +46,8 @@ def test_every_option_reaches_the_training() -> None:
 
 
 def test_characters_are_mirrored_only_if_that_is_asked_for(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "fsbench.cli.train.choose_datasets", lambda *given: [replace(OwnData(images).load(), name="glyphs")]
-    )
+    glyphs = replace(OwnData(images).load(), name="glyphs")
+    monkeypatch.setattr("fsbench.cli.train.choose_datasets", lambda *given: [glyphs])
     for out, option in (("a.safetensors", ()), ("b.safetensors", ("--flip",))):
         succeed("train", "--dataset", "glyphs", *QUICK, *option, "--out", out)
     assert [facts(name)["flip"] for name in ("a.safetensors", "b.safetensors")] == [False, True]

@@ -33,7 +33,6 @@ def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("compare --settings balanced --alpha 3", 2, "--alpha: α has no meaning for balanced tasks"),
         ("compare --methods bavardage,bavardage:article", 2, "--methods: bavardage and bavardage:article are the same"),
         ("compare --methods ncm,bavardage --baseline ncm --fail-if-worse ncm", 2, "ncm is the baseline itself"),
-        ("compare --method soft-kmeans,ncm --fail-if-worse soft-kmeans", 2, "soft-kmeans is the baseline itself"),
         ("compare --blind --preset article", 2, "choose one of both"),
         ("compare --tune --preset article", 2, "choose one of tune and preset"),
         ("compare --tune --split val", 2, "--tune: parameters are tuned on the val classes"),

@@ -104,9 +104,8 @@ def test_methods_pass_the_check_for_contributors(name: str, params: dict[str, An
 @METHOD
 @given(task=tasks(), seed=st.integers(0, 1000), balanced=st.booleans())
 @settings(max_examples=10, deadline=None)
-def test_order_of_samples_and_names_of_classes_do_not_matter(
-    name: str, params: dict[str, Any], task: Any, seed: int, balanced: bool
-) -> None:
+def test_order_and_names_do_not_matter(name: str, params: dict[str, Any], task: Any, seed: int, balanced: bool) -> None:
+    """The order of samples, and the names of classes."""
     support, labels, query = task
     rng, params = np.random.default_rng(seed), {**params, "balanced": balanced}
     query = query + 1e-3 * rng.random(query.shape) if name in TOLD_BY_ORDER else query

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Self
 
 import numpy as np
-import torch
 
 from fsbench.evaluation.engine import TaskList, solve
 from fsbench.features.scatter import BaseStatistics
@@ -20,9 +19,9 @@ from fsbench.results.statistics import LEVEL, Interval, holm, interval, interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import dirichlet_counts
 from fsbench.tasks.sampling import _draw_counts, sample_tasks
+from tests.comparing import CPU
 from tests.records import make_record
 
-CPU = torch.device("cpu")
 COLUMNS = [TaskProtocol(shots=shots, alpha=alpha) for alpha in (2.0, None) for shots in (1, 5)]
 METHODS = SimpleShot("L2N"), SimpleShot("UN")  # whose difference is simulated too
 PROTOCOL = TaskProtocol(queries=25)
@@ -46,17 +45,15 @@ class World:
         return make_split((self.means[labels] + 1.5 * noise).astype(np.float32), labels)
 
 
-def percent(
-    methods: Sequence[Method], split: Split, base: BaseStatistics | None, rules: TaskProtocol, tasks: int, seed: int
-) -> np.ndarray:
+def percent(methods: Sequence[Method], split: Split, base: BaseStatistics | None, tasks: TaskList) -> np.ndarray:
     """(M, T): accuracies of methods on the same tasks."""
-    outcomes = solve(methods, split, base, TaskList(rules, seed, np.arange(tasks)), device=CPU)
+    outcomes = solve(methods, split, base, tasks, device=CPU)
     return np.stack([accuracy(outcome.answers) for outcome in outcomes])
 
 
 def run(split: Split, tasks: int, seed: int) -> np.ndarray:
     """(3, T): accuracies of both methods, and their difference."""
-    first, second = percent(METHODS, split, None, PROTOCOL, tasks, seed)
+    first, second = percent(METHODS, split, None, TaskList(PROTOCOL, seed, np.arange(tasks)))
     return np.stack([first, second, first - second])
 
 
@@ -68,14 +65,12 @@ def anywhere(worlds: int) -> tuple[float, ...]:
     return tuple(np.mean(found, axis=0).tolist())
 
 
-def coverage(
-    classes: int, images: int, repeats: int, tasks: int = 300, *, worlds: int = 60, seed: int = 0
-) -> dict[str, list[float]]:
+def coverage(classes: int, images: int, repeats: int, tasks: int = 300, *, worlds: int = 60) -> dict[str, list[float]]:
     """How often two kinds of intervals hold the mean over new classes: per kind, for two methods and their difference.
 
     `tasks` is for more tasks of the same images, and promises nothing for new classes; `classes` is for these.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth = anywhere(worlds)
     held: dict[str, list[list[bool]]] = {"tasks": [], "classes": []}
     for repeat in range(repeats):
@@ -102,7 +97,8 @@ def told_alpha(alpha: float, tasks: int, *, seed: int = 0) -> Interval:
     base, novel = weak(30), weak(20)
     statistics = BaseStatistics.fit(base.features, base.labels)
     methods = [Bavardage(prior_alpha=prior) for prior in (alpha, 2.0)]
-    told, fixed = percent(methods, novel, statistics, TaskProtocol(alpha=alpha), tasks, seed)
+    drawn = TaskList(TaskProtocol(alpha=alpha), seed, np.arange(tasks))
+    told, fixed = percent(methods, novel, statistics, drawn)
     return interval(told - fixed)
 
 
@@ -114,10 +110,8 @@ def simulated(methods: int, rng: np.random.Generator, *, tasks: int = 40, lead: 
         logits = rng.normal(0.8, 0.8, size=(1, tasks)) + rng.normal(0, 0.35, size=(methods, tasks))
         logits[-1] += lead
         rights = rng.binomial(75, 1 / (1 + np.exp(-logits)))
-        runs |= {
-            (0, label, column): make_record(correct=right, tasks=tasks)
-            for label, right in zip(labels, rights, strict=True)
-        }
+        named = zip(labels, rights, strict=True)
+        runs |= {(0, label, column): make_record(correct=right, tasks=tasks) for label, right in named}
     return compare_records(runs, labels, COLUMNS, "m0", with_published=False)
 
 

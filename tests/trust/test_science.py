@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,25 +15,18 @@ from fsbench.errors import FsbenchError
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.tuning import validation_source
 from fsbench.features.extract import Settings, extract
-from fsbench.features.store import FeatureFile, Provenance, Split, make_split, overlap, write_features
+from fsbench.features.store import Provenance, Split, make_split, overlap
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
-from tests.comparing import QUIET, compared
+from tests.comparing import CPU, QUIET, compared
 from tests.images import SPLITS, write_images
-from tests.synthetic import Features, make_features
-
-CPU = torch.device("cpu")
+from tests.synthetic import Features, feature_file, make_features
 
 
 def with_rows_of(split: Split, other: Split, rows: int) -> Split:
     """The same split, but its first rows are those of another."""
     mixed = np.concatenate([other.features[:rows], split.features[rows:]])
     return make_split(mixed, split.labels, split.class_names)
-
-
-def written(path: Path, made: Provenance | None = None, **splits: Split) -> FeatureFile:
-    write_features(path, made or Provenance("own", "rn12"), splits)
-    return FeatureFile.open(path)
 
 
 def test_overlaps_are_counted_and_rows_of_zeros_are_none() -> None:
@@ -50,10 +42,10 @@ def test_overlaps_are_counted_and_rows_of_zeros_are_none() -> None:
 
 def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_path: Path) -> None:
     val = with_rows_of(features.val, features.novel, 30)
-    file = written(tmp_path / "f.h5", base=features.base, val=val, novel=features.novel)
+    file = feature_file(tmp_path / "f.h5", base=features.base, val=val, novel=features.novel)
     with pytest.raises(FsbenchError, match="30 identical rows of features: parameters would be tuned on novel"):
         compared("bavardage", [file], [TaskProtocol()], tune=True)
-    few = written(tmp_path / "g.h5", val=with_rows_of(features.val, features.novel, 1), novel=features.novel)
+    few = feature_file(tmp_path / "g.h5", val=with_rows_of(features.val, features.novel, 1), novel=features.novel)
     validation_source(few, None)  # a double or two, as public data sets have
 
 
@@ -65,10 +57,11 @@ def test_base_classes_that_hold_what_is_classified_are_refused(features: Feature
         (cub, held, "share 40 identical rows of features: the base classes would hold"),
         (replace(cub, split_digest="bb"), theirs.base, "divides cub into other base, val and novel classes"),
     ):
-        novel, other = written(tmp_path / "n.h5", cub, novel=mine.novel), written(tmp_path / "b.h5", made, base=base)
+        novel = feature_file(tmp_path / "n.h5", cub, novel=mine.novel)
+        other = feature_file(tmp_path / "b.h5", made, base=base)
         with pytest.raises(FsbenchError, match=words):
             source_of(novel, "novel", other, QUIET)
-    both = written(tmp_path / "f.h5", base=features.novel, val=features.val, novel=features.novel)
+    both = feature_file(tmp_path / "f.h5", base=features.novel, val=features.val, novel=features.novel)
     with pytest.raises(FsbenchError, match=r"base and novel classes of .*f.h5 are the same images"):
         source_of(both, "novel", None, QUIET)
 
@@ -76,7 +69,7 @@ def test_base_classes_that_hold_what_is_classified_are_refused(features: Feature
 def test_doubtful_base_classes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine, theirs = make_features(seed=1), make_features(seed=2)
     base = make_split(theirs.novel.features, theirs.novel.labels, mine.novel.class_names)
-    both = written(tmp_path / "both.h5", base=base, novel=mine.novel)
+    both = feature_file(tmp_path / "both.h5", base=base, novel=mine.novel)
     source_of(both, "novel", None, QUIET)
     assert "10 classes of novel have the names of base classes" in capsys.readouterr().err
     source_of(both, "base", None, QUIET)
@@ -86,16 +79,18 @@ def test_doubtful_base_classes_are_named(tmp_path: Path, capsys: pytest.CaptureF
 def test_imported_features_are_not_replaced_by_an_extraction(tmp_path: Path) -> None:
     features, out = make_features(), tmp_path / "f.h5"
     made = Provenance("photos", "rn12", imported=({"file": "a", "sha256": "b", "format": "c", "splits": "d"},))
-    write_features(out, made, {"novel": features.novel})
+    feature_file(out, made, novel=features.novel)
     root = write_images(tmp_path / "photos", SPLITS, images=3, side=16)
+    network = load_backbone("rn12", random_seed=0, width=1)
     with pytest.raises(FsbenchError, match="imported features"):
-        extract(
-            OwnData(root).load(), load_backbone("rn12", random_seed=0, width=1), out, Settings(workers=0), CPU, QUIET
-        )
+        extract(OwnData(root).load(), network, out, Settings(workers=0), CPU, QUIET)
+
+
+Rules = tuple[TaskProtocol, NDArray[np.int64], int]
 
 
 @st.composite
-def task_rules(draw: st.DrawFn) -> tuple[TaskProtocol, NDArray[np.int64], int]:
+def task_rules(draw: st.DrawFn) -> Rules:
     sizes = draw(st.lists(st.integers(2, 60), min_size=2, max_size=12))
     name = draw(st.sampled_from(["disjoint", "released"]))
     alpha = draw(st.one_of(st.none(), st.floats(0.05, 20)))
@@ -106,9 +101,7 @@ def task_rules(draw: st.DrawFn) -> tuple[TaskProtocol, NDArray[np.int64], int]:
 
 @given(rules=task_rules())
 @settings(max_examples=60, deadline=None)
-def test_no_query_is_in_the_support_and_no_image_comes_twice(
-    rules: tuple[TaskProtocol, NDArray[np.int64], int],
-) -> None:
+def test_no_query_is_in_the_support_and_no_image_comes_twice(rules: Rules) -> None:
     protocol, offsets, seed = rules
     try:
         drawn = sample_tasks(protocol, offsets, seed, np.arange(20))

@@ -1,7 +1,5 @@
 """What a GPU would be asked to do, on a pretended one: equal answers, and few copies and waits."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -19,21 +17,17 @@ from fsbench.methods.proto_lp import leading_projection
 from fsbench.methods.registry import METHODS, method_class
 from fsbench.tasks.batch import gram
 from fsbench.tasks.protocol import TaskProtocol
+from tests.comparing import CPU
 from tests.pretend import CUDA, PretendedGpu
+from tests.properties.test_methods import FEWER
 from tests.synthetic import make_features
 from tests.watching import watch
-
-CPU = torch.device("cpu")
-FEW: dict[str, dict[str, Any]] = {  # steps, as every operation is counted in Python
-    "baseline": {"steps": 3}, "baseline++": {"steps": 3}, "bms": {"steps": 2, "passes": 2}, "protolp": {"rounds": 3},
-    "pt-map": {"epochs": 2}, "tim-adm": {"steps": 4}, "paddle": {"steps": 3},
-}  # fmt: skip
 
 
 def fast_methods() -> list[Method]:
     classes = {name: method_class(name) for name in METHODS if not method_class(name).info.text}
     context = Context(balanced=False, shots=1, alpha=2.0, base=DATA.statistics)
-    made = [cls.configure(context, **FEW.get(name, {})) for name, cls in classes.items() if cls.info.cost == "fast"]
+    made = [cls.configure(context, **FEWER.get(name, {})) for name, cls in classes.items() if cls.info.cost == "fast"]
     return [*made, Bavardage(variant="released"), Bavardage(variant="transport", km_steps=1, steps=1)]
 
 
@@ -42,9 +36,7 @@ CHUNKS, CHUNK = 2, 6
 TASKS = TaskList(TaskProtocol(), 3, np.arange(CHUNKS * CHUNK))
 
 
-def test_all_fast_methods_answer_as_on_the_cpu_and_the_gpu_is_waited_for_once_a_chunk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fast_methods_answer_as_on_the_cpu_and_wait_for_the_gpu_once_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are drawn once for all methods; features go over once, and the sphering once for every embedding."""
     methods = fast_methods()
     expected = solve(methods, DATA.novel, DATA.statistics, TASKS, device=CPU)

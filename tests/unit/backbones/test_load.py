@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from timm.data.config import resolve_model_data_config
 
-from fsbench.backbones.load import encode_backbone, halve, load_backbone
-from fsbench.data.transforms import timm_transform
+from fsbench.backbones.base import Backbone
+from fsbench.backbones.load import encode_backbone, load_backbone
+from fsbench.backbones.networks import Conv4, ResNet12, ResNet18, WideResNet
 from fsbench.errors import FsbenchError
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
@@ -41,17 +41,6 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
         load_backbone(**arguments)
 
 
-@pytest.mark.parametrize("model", ["mobilenetv3_small_050", "vit_tiny_patch16_224"])
-def test_timm_models_have_the_dimension_they_say(model: str) -> None:
-    backbone = load_backbone(f"timm/{model}", random_seed=0)
-    info = backbone.info
-    assert info.family == info.name == f"timm/{model}"
-    assert info.transform == timm_transform(resolve_model_data_config(backbone.network))
-    assert info.image_size == info.transform.crop
-    with torch.no_grad():
-        assert backbone(torch.zeros(1, 3, info.image_size, info.image_size)).shape == (1, info.feature_dim)
-
-
 @pytest.mark.parametrize(
     ("name", "width", "family", "dim"),
     [
@@ -80,16 +69,21 @@ def test_what_is_saved_is_read_back(tmp_path: Path, name: str, width: float | No
         assert tuple(facts["widths"]) == tuple(backbone.info.architecture["widths"])
 
 
-def test_halved_weights_take_half_the_room_and_are_read_back_without_loss(tmp_path: Path) -> None:
-    backbone = load_backbone("rn12", random_seed=0, width=8)
-    whole = len(encode_backbone(backbone, {}))
-    with torch.no_grad():
-        backbone.network.get_parameter("layers.0.conv1.weight")[0, 0] = 1e6  # too large for half precision
-    halve(backbone.network)
-    content = encode_backbone(backbone, {})
-    assert len(content) < 0.6 * whole
-    (tmp_path / "a.safetensors").write_bytes(content)
-    again = load_backbone("rn12", tmp_path / "a.safetensors")
-    for name, tensor in again.state_dict().items():
-        assert tensor.dtype == backbone.state_dict()[name].dtype
-        assert torch.equal(tensor, backbone.state_dict()[name]), name
+def test_conv4_flattens_maps_of_2x2_positions_and_averages_larger_ones() -> None:
+    network = Conv4((2, 3, 4, 5))
+    small, large = torch.rand(6, 5, 2, 2), torch.rand(6, 5, 4, 4)
+    assert torch.equal(network.pool(small), small.reshape(6, 20))
+    corner = network.pool(large).unflatten(1, (5, 2, 2))[:, :, 0, 1]
+    torch.testing.assert_close(corner, large[:, :, :2, 2:].mean(dim=(2, 3)))
+
+
+@pytest.mark.parametrize(
+    "network", [ResNet12((4, 5, 6, 7)), ResNet18((4, 5, 6, 7)), WideResNet((4, 5, 6, 7), 2), Conv4((4, 5, 6, 7))]
+)
+def test_every_parameter_learns(network: Backbone) -> None:
+    network.train()(torch.randn(4, 3, 32, 32)).pow(2).sum().backward()
+    assert all(
+        parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+        for name, parameter in network.named_parameters()
+        if not name.endswith("conv1.bias")  # a batch norm right after it takes a constant away again
+    )

@@ -32,9 +32,8 @@ def test_published_transforms_equal_torchvision_v2(name: str) -> None:
     for size in ((499, 333), (84, 84), (97, 101), (32, 32)):
         transform = transform_for(name, None, size[0])
         image = photo(*size)
-        picture: Any = (
-            image if transform.on == "pil" else v2.functional.to_dtype(v2.functional.to_image(image), scale=True)
-        )
+        tensor = v2.functional.to_dtype(v2.functional.to_image(image), scale=True)
+        picture: Any = image if transform.on == "pil" else tensor
         wanted = [transform.size] if transform.resize == "shorter" else [transform.size, transform.size]
         resized = v2.functional.resize(picture, wanted, antialias=transform.antialias)
         cropped = v2.functional.to_image(v2.functional.center_crop(resized, [transform.crop, transform.crop]))
@@ -89,9 +88,8 @@ def test_boxes_differ_between_names_numbers_and_seeds_and_never_change() -> None
 def test_boxes_are_distributed_like_those_of_torchvision() -> None:
     torch.manual_seed(0)
     blank = torch.zeros(3, 60, 100)
-    theirs = np.array(
-        [RandomResizedCrop.get_params(blank, [0.14, 1.0], [3 / 4, 4 / 3]) for _ in range(3000)], dtype=float
-    )
+    drawn = [RandomResizedCrop.get_params(blank, [0.14, 1.0], [3 / 4, 4 / 3]) for _ in range(3000)]
+    theirs = np.array(drawn, dtype=float)
     crops = replace(CROPS, area=(0.14, 1.0))
     ours = np.array([crops.box((100, 60), f"{i}.jpg", 0) for i in range(3000)], dtype=float)
     error = np.sqrt(theirs.var(0) / 3000 + ours.var(0) / 3000)

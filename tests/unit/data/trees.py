@@ -29,11 +29,8 @@ def write_cifar(root: Path, class_names: list[str], labels: Mapping[str, list[in
     written = {}
     for part, fine in labels.items():
         data = random.integers(0, 256, (len(fine), 3072), dtype=np.uint8)
-        content = {
-            b"data": data,
-            b"fine_labels": fine,
-            b"filenames": [f"x_s_{len(fine) - i:06d}.png".encode() for i in range(len(fine))],
-        }
+        names = [f"x_s_{len(fine) - i:06d}.png".encode() for i in range(len(fine))]
+        content = {b"data": data, b"fine_labels": fine, b"filenames": names}
         (root / part).write_bytes(pickle.dumps(content, protocol=2))
         written[part] = data
     meta = {b"fine_label_names": [name.encode() for name in class_names]}

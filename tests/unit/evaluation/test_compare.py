@@ -1,5 +1,6 @@
-"""From a specification to a table: methods, baseline, settings, own methods, records of others; and verified again."""
+"""From a specification to a table: methods, baseline, settings, base classes of another file; and verified again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +10,21 @@ import pytest
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.options import Comparing
+from fsbench.evaluation.run import configure
+from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
 from fsbench.evaluation.verify import Verifier
-from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
+from fsbench.features.scatter import BaseStatistics
+from fsbench.features.store import FeatureFile, Provenance, make_split
 from fsbench.reporter import Reporter
 from fsbench.results.collect import collect, read_records
 from fsbench.results.comparison import Comparison
 from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import QUIET, compared, runner
-from tests.synthetic import Features
+from tests.comparing import PLUGIN, QUIET, compared, runner
+from tests.synthetic import Features, feature_file, make_features
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
-PLUGIN = """
-from dataclasses import dataclass
-from fsbench.methods.base import MethodInfo
-from fsbench.methods.ncm import NearestClassMean
-
-@dataclass(frozen=True)
-class Mine(NearestClassMean):
-    info = MethodInfo("mine", "Mine", "me", transductive=False, prior="none")
-"""
 CLASSIFY = f"{PLUGIN}\n    def classify(self, tasks):\n        return "
 
 
@@ -107,8 +102,7 @@ def test_settings_that_are_not_feasible_are_refused_together_or_left_out(
 ) -> None:
     few = np.concatenate([np.flatnonzero(features.novel.labels == number)[:12] for number in range(10)])
     small = make_split(features.novel.features[few], features.novel.labels[few])
-    write_features(tmp_path / "small.h5", Provenance("small", "none"), {"base": features.base, "novel": small})
-    files = [file, FeatureFile.open(tmp_path / "small.h5")]
+    files = [file, feature_file(tmp_path / "small.h5", base=features.base, novel=small)]
     rules = [TaskProtocol(alpha=None), TaskProtocol(alpha=None, queries=50)]
     with pytest.raises(FsbenchError, match=r"small\.h5, balanced 1-shot") as caught:
         compared("ncm", files, rules, tasks=3)
@@ -127,37 +121,28 @@ def test_a_failing_method_is_left_out(file: FeatureFile, tmp_path: Path, capsys:
     spec = Spec(methods=choices, protocols=(ONE, TaskProtocol(alpha=None)), tasks=5)
     assert labels(compare(spec, [file], runner(reporter=Reporter()))) == ["soft-kmeans", "ncm", "bavardage"]
     said = " ".join(capsys.readouterr().err.split())
-    assert (
-        "Mine, balanced 1-shot: The probabilities of Mine are NaN, negative, or do not add up to 1. It is left" in said
-    )
+    assert "Mine, balanced 1-shot: The probabilities of Mine are NaN, negative, or do not add up to 1. It is" in said
     with pytest.raises(FsbenchError, match="probabilities of Mine"):
         compared(failing, [file], [ONE], tasks=5)
 
 
 def test_copies_among_the_features_are_said_and_recorded(features: Features, tmp_path: Path) -> None:
     rows = features.novel.features.copy()
-    rows[1] = rows[0]
-    splits = {"base": features.base, "novel": make_split(rows, features.novel.labels)}
-    write_features(tmp_path / "twice.h5", Provenance("twice", "none"), splits)
-    table = compared("ncm", [FeatureFile.open(tmp_path / "twice.h5")], [ONE], tasks=3, baseline="ncm")
+    rows[[1, -1]] = rows[0]
+    rows[2:4] = 0  # what a network gives for black images tells nothing
+    twice = feature_file(tmp_path / "twice.h5", base=features.base, novel=make_split(rows, features.novel.labels))
+    table = compared("ncm", [twice], [ONE], tasks=3, baseline="ncm")
     (told,) = table.records[0].warnings
-    assert told.startswith(f"novel: 1 of {len(rows)} rows are copies of other rows")
+    assert told.startswith(f"novel: 2 of {len(rows)} rows are copies of other rows, 1 of them with another label")
     assert table.warnings()[0] == told
 
 
-def test_small_classes_are_left_out_of_columns_and_defaults_do_without_base_classes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One note each; nothing is refused."""
+def test_small_classes_are_left_out_of_columns(tmp_path: Path) -> None:
     numbers = np.repeat(np.arange(8), [30] * 7 + [6])
     rows = np.random.default_rng(0).normal(size=(len(numbers), 8)).astype(np.float32)
-    write_features(tmp_path / "own.h5", Provenance("own", "none"), {"novel": make_split(rows, numbers)})
     options = Comparing(tasks=3, settings=("balanced",))
-    spec = Spec.of(options, options.methods, {})
-    table = compare(spec, [FeatureFile.open(tmp_path / "own.h5")], runner(reporter=Reporter()))
-    assert table.baseline == "simpleshot:L2N"
-    assert len(table.entries) > 3
-    assert capsys.readouterr().err.count("has no base classes: comparing simpleshot:L2N") == 1
+    file = feature_file(tmp_path / "own.h5", novel=make_split(rows, numbers))
+    table = compare(Spec.of(options, options.methods, {}), [file], runner())
     (line,) = [line for line in table.warnings() if "too few images" in line]
     assert "1 of 8 (" in line
     assert all(7 not in record.answers.classes for record in table.records)
@@ -195,3 +180,66 @@ def test_what_cannot_be_verified_says_why(table: Comparison, file: FeatureFile, 
     assert "or of another version: name it with --methods" in reason(changed(method="mine.py:Mine@00"), own=[own])
     mine = compared(own, [file], [ONE], tasks=5, baseline=NO_BASELINE).records[0]
     assert verifier([file], own=[own]).verify(mine).state == "equal"
+
+
+MADE = Provenance("cub", "rn18", weights="w.pth", weights_sha256="ab", transform="{}")
+
+
+def novel_only(path: Path, features: Features, made: Provenance = MADE) -> FeatureFile:
+    return feature_file(path, made, val=features.val, novel=features.novel)
+
+
+def whole(path: Path, features: Features, made: Provenance) -> FeatureFile:
+    base = replace(features.base, class_names=tuple(f"base-{name}" for name in features.base.class_names))
+    return feature_file(path, made, base=base, novel=features.novel)
+
+
+@pytest.fixture
+def novel(features: Features, tmp_path: Path) -> FeatureFile:
+    return novel_only(tmp_path / "novel.h5", features)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> FeatureFile:
+    return whole(tmp_path / "other.h5", make_features(seed=5), replace(MADE, dataset="mini"))
+
+
+def test_statistics_come_from_the_other_file_and_records_name_it(novel: FeatureFile, other: FeatureFile) -> None:
+    source, digest = source_of(novel, "novel", other, QUIET), other.summary("base").digest
+    assert isinstance(source.base, BaseStatistics)
+    assert (source.base.digest, source.split.digest) == (digest, novel.summary("novel").digest)
+    assert configure(parse_methods("bavardage")[0], source, TaskProtocol(), preset="article")[1].preset == "cub"
+    table = compared("ncm,bavardage", [novel], [TaskProtocol()], tasks=10, base=other)
+    assert [entry.label for entry in table.entries] == ["soft-kmeans", "ncm", "bavardage"]
+    for record in table.records:
+        assert f"|base:mini@{digest[:6]}|" in record.signature
+        assert (record.base_dataset, record.run.base) == ("mini", digest)
+        assert f"--base {other.path}" in record.command
+    assert not any(cell.published for cell in table.cells)  # numbers are of the data set's own base classes
+
+
+def test_files_that_do_not_fit_as_base_are_refused(novel: FeatureFile, features: Features, tmp_path: Path) -> None:
+    for data, made, words in (
+        (features, replace(MADE, weights_sha256="cd"), "was extracted with other weights"),
+        (make_features(dimension=47), MADE, "has 47 features per image"),
+    ):
+        with pytest.raises(FsbenchError, match=words):
+            source_of(novel, "novel", whole(tmp_path / "o.h5", data, made), QUIET)
+    with pytest.raises(FsbenchError, match="no split 'base'"):
+        source_of(novel, "novel", novel_only(tmp_path / "p.h5", make_features(seed=1)), QUIET)
+
+
+def test_without_base(novel: FeatureFile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then methods are compared that need none."""
+    monkeypatch.setattr("fsbench.evaluation.spec.usual_methods", lambda: ["pt-map", "ncm", "bavardage:released"])
+    spec = Spec(methods=tuple(parse_methods("all")), protocols=(TaskProtocol(),), tasks=3, all_methods=True)
+    table = compare(spec, [novel], runner(reporter=Reporter()))
+    assert table.baseline == "simpleshot:L2N"
+    assert [entry.label for entry in table.entries] == ["simpleshot:L2N", "pt-map"]
+    assert "bavardage:released" in capsys.readouterr().err.replace("\n", "")
+    for methods, chosen in (("pt-map,bavardage", None), ("pt-map", "ncm")):
+        with pytest.raises(FsbenchError, match=r"(bavardage|ncm) cannot run here. .* has no base classes") as caught:
+            compared(methods, [novel], [TaskProtocol()], baseline=chosen, tasks=3)
+        assert "--base FILE" in caught.value.hint
+    table = compared("simpleshot:UN", [novel], [TaskProtocol()], baseline="pt-map", tasks=3)
+    assert table.baseline == "pt-map"

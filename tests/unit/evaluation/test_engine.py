@@ -1,18 +1,13 @@
 """Rows in, predictions out: whatever the blocks, threads, processes and companions, a task's answers are the same."""
 
-import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation import engine
@@ -22,33 +17,25 @@ from fsbench.methods.base import Method, MethodInfo
 from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.ncm import NearestClassMean
 from fsbench.methods.soft_kmeans import SoftKMeans
-from fsbench.ranks import ALONE, Ranks
+from fsbench.ranks import ALONE
 from fsbench.results.record import Answers
 from fsbench.tasks.batch import TaskBatch
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import largest, sample_tasks
+from tests.comparing import CPU
 from tests.synthetic import Features, make_features
-from tests.watching import watch
 
-CPU = torch.device("cpu")
 SHORT = TaskProtocol("veilleux", shots=5, alpha=0.5)  # some tasks have fewer queries
 # Some have fewer classes or shots, and queries of unknown classes.
 VARIED = TaskProtocol("meta", "3-5", 1, "6/class", None, unknown=2, support="meta")
 KINDS = {"all tasks alike": TaskProtocol(queries=40), "short tasks": SHORT, "varied tasks": VARIED}
-METHODS: tuple[Method, ...] = (
-    NearestClassMean(),
-    SoftKMeans(),
-    Bavardage(),
-    Bavardage(variant="transport"),
-    Bavardage(variant="released"),
-)
+VARIANTS = Bavardage(), Bavardage(variant="transport"), Bavardage(variant="released")
+METHODS: tuple[Method, ...] = (NearestClassMean(), SoftKMeans(), *VARIANTS)
 
 
-def solved(
-    methods: Sequence[Method], data: Features, rules: TaskProtocol, tasks: Any = 60, **options: Any
-) -> list[Outcome]:
+def solved(methods: Sequence[Method], data: Features, rules: TaskProtocol, tasks: Any = 60, **o: Any) -> list[Outcome]:
     numbers = np.arange(tasks) if isinstance(tasks, int) else np.asarray(tasks)
-    return solve(methods, data.novel, data.statistics, TaskList(rules, 3, numbers), device=CPU, **options)
+    return solve(methods, data.novel, data.statistics, TaskList(rules, 3, numbers), device=CPU, **o)
 
 
 def answers(method: Method, data: Features, rules: TaskProtocol, tasks: Any = 60, **options: Any) -> Answers:
@@ -99,47 +86,6 @@ def test_answers_are_those_of_the_method_to_the_drawn_tasks(features: Features, 
             np.testing.assert_allclose(found.outlier[task][queries], 1 - torch.stack(cosines).amax(dim=0), atol=1e-5)
     assert ((found.labels < 0).any()) == (rules in (SHORT, VARIED))
     assert [str(a.dtype) for a in (found.predicted, found.confidence, found.classes)] == ["int8", "float16", "int8"]
-
-
-@dataclass(frozen=True)
-class Played(Ranks):
-    """One of several processes, played by a thread; they meet at a barrier."""
-
-    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
-    said: dict[int, Any] = field(default_factory=dict)
-
-    def _of_all(self, value: Any) -> list[Any]:
-        self.said[self.number] = value
-        self.barrier.wait(30)
-        everybody = [self.said[number] for number in range(self.count)]
-        self.barrier.wait(30)
-        return everybody
-
-    def agree(self, decide: Callable[[], Any]) -> Any:
-        return self._of_all(decide())[0]
-
-    def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.sum(self._of_all(array.copy()), axis=0)
-
-
-@pytest.mark.parametrize("rules", [TaskProtocol(queries=20), SHORT], ids=["all tasks alike", "short tasks"])
-def test_ranks_give_what_one_gives(rules: TaskProtocol, features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
-    methods, memory = (NearestClassMean(), Bavardage()), (16 << 20, 650_000, 100_000)
-    expected = solved(methods, features, rules, 90)
-    here, store = threading.local(), HashStore()
-    meeting: dict[str, Any] = {"barrier": threading.Barrier(len(memory)), "said": {}}
-
-    def process(number: int) -> list[Outcome]:
-        here.number = number
-        return solved(methods, features, rules, 90, ranks=Played(number, len(memory), store, **meeting))
-
-    monkeypatch.setattr(engine, "free_memory", lambda device: memory[here.number])
-    drawn = watch(monkeypatch, engine, "sample_tasks", lambda *arguments: arguments[-1].tolist())
-    with ThreadPoolExecutor(len(memory)) as pool:
-        for outcomes in pool.map(process, range(len(memory))):
-            for outcome, own in zip(outcomes, expected, strict=True):
-                assert outcome.answers == own.answers
-    assert sorted(itertools.chain(*drawn)) == [*range(90)]
 
 
 def writer(write: Callable[[TaskBatch], Any]) -> Method:
@@ -244,16 +190,15 @@ def test_what_are_no_probabilities_is_no_answer(features: Features, spoil: Any, 
 
 
 def planned(
-    free: int | None, rules: TaskProtocol, dimension: int, *, device: str = "cpu", tasks: int = 10_000, **options: Any
+    free: int | None, rules: TaskProtocol, dimension: int, device: str = "cpu", method: Method | None = None
 ) -> tuple[engine._Work, int]:
     """The plan for a machine with that much free memory and four cores, and the bytes of a task."""
-    embedded = [Embedded(options.pop("method", NearestClassMean()), {"rows": torch.empty(0, dimension)})]
-    images = options.pop("images", 600)
-    task = largest(rules, np.full(int(rules.ways), images))
+    embedded = [Embedded(method or NearestClassMean(), {"rows": torch.empty(0, dimension)})]
+    task = largest(rules, np.full(int(rules.ways), 600))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "free_memory", lambda device: free)
         patch.setattr(torch, "get_num_threads", lambda: 4)
-        work = engine._plan(embedded, task, images, tasks, torch.device(device), options.pop("batch", None), ALONE)
+        work = engine._plan(embedded, task, 600, 10_000, torch.device(device), None, ALONE)
     return work, engine.task_bytes(embedded, task[1] + task[2], task[0])
 
 

@@ -16,14 +16,14 @@ from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods, with_options
 from fsbench.evaluation.verify import Verifier
 from fsbench.features.extract import Settings, extract_all
-from fsbench.features.store import FeatureFile, make_split, write_features
+from fsbench.features.store import FeatureFile, make_split
 from fsbench.methods import registry
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.reporter import Reporter
 from fsbench.results.record import Record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import CPU, QUIET, runner
-from tests.synthetic import Features
+from tests.synthetic import Features, feature_file
 
 METHODS = Path(__file__).with_name("own_image_methods.py")
 RULES = (TaskProtocol(ways=3, shots=2, queries=9),)
@@ -64,9 +64,7 @@ def ran(
     """The records of methods on 20 tasks of 3 classes, by their labels."""
     names = ",".join(f"{METHODS}:{name}" if name[0].isupper() else name for name in methods)
     choices = tuple(with_options(choice, dict(options)) for choice in parse_methods(names))
-    spec = Spec(
-        methods=choices, protocols=RULES, baseline=NO_BASELINE, tasks=20, published=False, all_methods=names == "all"
-    )
+    spec = Spec(methods=choices, protocols=RULES, baseline=NO_BASELINE, tasks=20, all_methods=names == "all")
     images = ImageLoader(data or place / "data", weights or place / "weights")
     table = compare(spec, [file or file_of(place)], runner(**dict(run), images=images))
     return {label: cell.record for (label, _), cell in table.groups[0].cells.items()}
@@ -128,8 +126,8 @@ def test_images_in_another_order_are_matched_by_name(place: Path, tmp_path: Path
     order = np.random.default_rng(0).permutation(len(split.features))[5:]
     images, hashes = ([values[i] for i in order] for values in (split.images, split.hashes))
     shuffled = make_split(split.features[order], split.labels[order], split.class_names, images, hashes)
-    write_features(tmp_path / "shuffled.h5", file_of(place).provenance, {"novel": shuffled})
-    records = ran(place, "MeanOfNetwork", "simpleshot:L2N", file=FeatureFile.open(tmp_path / "shuffled.h5"))
+    file = feature_file(tmp_path / "shuffled.h5", file_of(place).provenance, novel=shuffled)
+    records = ran(place, "MeanOfNetwork", "simpleshot:L2N", file=file)
     one, other = records.values()
     np.testing.assert_array_equal(one.answers.predicted, other.answers.predicted)
 
@@ -143,9 +141,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_all_leaves_out_what_lacks_images_or_weights(
-    place: Path, features: Features, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_leaves_out(place: Path, features: Features, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What lacks images or weights."""
     everything = ["ncm", "simpleshot", "mean-of-network", "mean-colour"]
     other = FeatureFile.open(features.write(tmp_path / "mine.h5"))
     spec = Spec(methods=tuple(parse_methods("all")), protocols=RULES, baseline="ncm", tasks=4, all_methods=True)

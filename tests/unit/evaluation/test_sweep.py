@@ -1,20 +1,26 @@
+"""Sweeps, and the tables and figures of the article."""
+
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation import run as running
-from fsbench.evaluation.spec import Axis, at, parse_methods
+from fsbench.evaluation.options import Comparing
+from fsbench.evaluation.reproduce import TABLES, Reproduction, reproduce
+from fsbench.evaluation.spec import Axis, at, parse_methods, protocols_of
 from fsbench.evaluation.sweep import FIGURES, plan_sweep, run_sweep
-from fsbench.features.store import FeatureFile
-from fsbench.results.published import published_curve
+from fsbench.features.store import FeatureFile, Provenance, Split
+from fsbench.results.published import article_number, published_curve
 from fsbench.results.studies import Sweep, load_sweep, save_sweep
 from fsbench.tasks.protocol import TaskProtocol
-from tests.comparing import job, runner, source_in_memory
+from tests.comparing import compared, job, runner, source_in_memory
 from tests.records import make_record
-from tests.synthetic import Features, make_features
+from tests.synthetic import Features, feature_file, make_features
 from tests.watching import watch
 
 ONE, FIVE = TaskProtocol(), TaskProtocol(shots=5)
@@ -55,13 +61,6 @@ def test_only_missing_points_are_computed(mini: FeatureFile, tmp_path: Path, mon
     assert longer.panels[0].curves[0].points[::2] == first.panels[0].curves[0].points
     assert longer.name != first.name
     assert not list(tmp_path.glob("*.h5"))  # single points are not among the results that people collect
-
-
-def test_a_wrong_value_is_named_before_anything_runs(mini: FeatureFile, tmp_path: Path) -> None:
-    for axis, words in ((Axis("tau", (0.1, -1.0)), "tau must be a positive"), (Axis("nonsense", (1.0,)), "nonsense")):
-        with pytest.raises(FsbenchError, match=words):
-            sweep(mini, [axis], results=tmp_path)
-        assert not list(tmp_path.rglob("*.h5"))
 
 
 def test_axes_of_the_protocol_are_whole_numbers_where_they_count() -> None:
@@ -115,3 +114,82 @@ def test_different_sweeps_have_different_signatures(mini: FeatureFile, tmp_path:
     other = FeatureFile.open(make_features(seed=3).write(tmp_path / "mini-wrn.h5", "mini", "wrn"))
     there = sweep(other, [tau], tasks=3)
     assert (there.signature == first, there.name != made[0].name) == (True, True)
+
+
+PUBLISHED = Provenance("mini", "wrn", family="wrn-simpleshot", weights="wrn.pth.tar", architecture="")
+NARROW = Provenance("cifarfs", "rn12", family="rn12-easy", weights="rn12.safetensors", trained_by="fsbench")
+
+
+def store(folder: Path, made: Provenance, features: Features, dimension: int) -> FeatureFile:
+    """A file of that many features per image: those of the tests, padded with zeros."""
+
+    def padded(split: Split) -> Split:
+        return replace(split, features=np.pad(split.features, ((0, 0), (0, dimension - split.features.shape[1]))))
+
+    path = folder / "features" / f"{made.dataset}-{made.backbone}.h5"
+    path.parent.mkdir(exist_ok=True)
+    return feature_file(path, made, **{name: padded(getattr(features, name)) for name in ("base", "val", "novel")})
+
+
+@pytest.fixture(scope="module")
+def files(features: Features, tmp_path_factory: pytest.TempPathFactory) -> list[FeatureFile]:
+    folder = tmp_path_factory.mktemp("tables")
+    return [store(folder, PUBLISHED, features, 640), store(folder, NARROW, features, 48)]
+
+
+def table_of(name: str, files: list[FeatureFile]) -> Reproduction:
+    return reproduce(name, files, runner(), tasks=20, seed=0, weights=Path("weights"))
+
+
+@pytest.fixture(scope="module")
+def table2(files: list[FeatureFile]) -> Reproduction:
+    return table_of("table2", files)
+
+
+def test_every_number_of_the_articles_tables_has_a_cell() -> None:
+    counts = {}
+    for name, layout in TABLES.items():
+        columns = protocols_of(Comparing(settings=layout.settings))
+        numbers = [
+            article_number(dataset, backbone, method, column)
+            for dataset, networks in layout.blocks
+            for backbone, methods in networks
+            for method in methods
+            for column in columns
+        ]
+        counts[name] = sum(number is not None for number in numbers)
+    # Counted in the article: Table 1 has no α-TIM on balanced tasks; its BAVARDAGE rows are those of Table 3.
+    assert counts == {"table1": 150, "table2": 12, "table3": 120}
+
+
+def test_ours_is_what_compare_gives_with_the_articles_preset(files: list[FeatureFile], table2: Reproduction) -> None:
+    mini = dict(table2.blocks)["mini"]
+    assert [row.method for row in mini] == ["Soft-KMEANS", "Soft-KMEANS+VB", "BAVARDAGE"]
+    columns = protocols_of(Comparing(settings=("unbalanced",)))
+    expected = compared("soft-kmeans,bavardage", [files[0]], columns, tasks=20, preset="article")
+    digests = {record.run.digest for record in expected.records}
+    assert all(cell.ours and cell.ours.run.digest in digests for row in (mini[0], mini[2]) for cell in row.cells)
+    cell = mini[2].cells[0]
+    assert cell.published == 74.10
+    assert cell.ours
+    assert cell.gap == pytest.approx(cell.ours.accuracy - 74.10)
+    assert table2.notes[0].startswith("20 tasks per cell, seed 0; 95 % intervals are at most ± ")
+
+
+def test_other_networks_get_the_scale_free_defaults_and_a_note(files: list[FeatureFile], table2: Reproduction) -> None:
+    rows = dict(table2.blocks)["cifarfs"]  # which Table 2 of the article does not have
+    assert all(cell.ours and cell.published is None for row in rows for cell in row.cells)
+    table = table_of("table3", files)
+    ours = [cell.ours for row in dict(table.blocks)["cifarfs"] if row.backbone == "RN12" for cell in row.cells]
+    assert all(record and record.origins.kind == "default" for record in ours)
+    (note,) = [note for note in table.notes if note.startswith("cifarfs RN12:")]
+    assert "trained by fsbench" in note
+    assert "scale-free" in note
+
+
+def test_missing_cells_say_what_to_put_where() -> None:
+    table = table_of("table1", [])
+    assert not any(cell.ours for _, rows in table.blocks for row in rows for cell in row.cells)
+    (note,) = [note for note in table.notes if note.startswith("cub RN18 is missing")]
+    assert "weights/cub/rn18.pth.tar" in note
+    assert "fsbench extract --dataset cub --backbone rn18" in note

@@ -11,12 +11,12 @@ import torch
 import fsbench
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.evaluation.engine import TaskList, solve
-from fsbench.features.store import FeatureFile, Provenance, content_digest, with_text, write_features
+from fsbench.features.store import FeatureFile, content_digest, with_text
 from fsbench.methods.zero_shot import ZeroShot
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import sample_tasks
 from tests.comparing import CPU, compared
-from tests.synthetic import Features
+from tests.synthetic import Features, feature_file
 from tests.unit.exchange.test_formats import imported
 
 RNG = np.random.default_rng(0)
@@ -32,8 +32,7 @@ def file(features: Features, tmp_path_factory: pytest.TempPathFactory) -> Featur
     novel = features.novel
     text = np.stack([novel.features[novel.labels == k].mean(axis=0) for k in range(10)])
     path = tmp_path_factory.mktemp("text") / "own.h5"
-    write_features(path, Provenance("own", "clip"), {"novel": with_text(novel, text, "here")})
-    return FeatureFile.open(path)
+    return feature_file(path, novel=with_text(novel, text, "here"))
 
 
 def by_name(path: Path) -> None:

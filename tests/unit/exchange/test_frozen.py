@@ -80,7 +80,6 @@ def test_probabilities_give_predictions_and_confidence(file: FeatureFile, tmp_pa
         ({"predicted": np.full((TASKS, 75), 5)}, "whole numbers from 0 to 4"),
         ({"predicted": np.zeros((TASKS, 75))}, "whole numbers"),
         ({"predicted": np.zeros((TASKS, 75), int), "confidence": np.full((TASKS, 75), np.nan)}, "from 0 to 1"),
-        ({"probabilities": np.zeros((TASKS, 75, 5))}, "sum to one"),
         ({"probabilities": np.full((TASKS, 75, 5), np.nan)}, "sum to one"),
         ({"predicted": np.zeros((TASKS, 75), int), "digest": np.array("0" * 16)}, "another list of tasks"),
         ({"predicted": np.array([{}])}, "cannot be read as predictions"),

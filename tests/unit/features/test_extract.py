@@ -1,4 +1,6 @@
+import hashlib
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +14,16 @@ from PIL import Image
 from torch.fx.experimental.optimization import fuse
 
 from fsbench.backbones.find_weights import shipped_weights
-from fsbench.backbones.load import load_backbone
+from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
 from fsbench.features import extract as module
 from fsbench.features import forward
-from fsbench.features.extract import Extraction, RowStore, Settings, extract
+from fsbench.features import image_hashes as hashing
+from fsbench.features.extract import Extraction, RowStore, Settings, extract, extract_all
 from fsbench.features.forward import Forward, fold
+from fsbench.features.image_hashes import image_hashes
 from fsbench.features.store import FeatureFile, Provenance
 from tests.comparing import CPU, QUIET
 from tests.images import SPLITS, write_images
@@ -129,9 +133,7 @@ def by_name(file: FeatureFile) -> dict[str, np.ndarray]:
     return {name: row for split in splits for name, row in zip(split.images, split.features, strict=True)}
 
 
-def test_a_file_made_the_same_way_is_kept_new_images_are_added_and_changed_ones_refused(
-    root: Path, tmp_path: Path, computed: list[int]
-) -> None:
+def test_new_images_are_added_and_changed_ones_refused(root: Path, tmp_path: Path, computed: list[int]) -> None:
     out = tmp_path / "f.h5"
     before = by_name(run(root, out))
     stamp = out.stat().st_mtime_ns
@@ -244,6 +246,16 @@ def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: P
         run(root, tmp_path / "g.h5", replace(PLAIN, skip_broken=True))
 
 
+def test_a_data_set_that_fails_does_not_stop_the_next(root: Path, tmp_path: Path) -> None:
+    datasets = [OwnData(root).load(name) for name in ("bad", "good")]
+    (tmp_path / "good").mkdir()
+    weights = encode_backbone(load_backbone("rn12", random_seed=0, width=1), {})
+    (tmp_path / "good" / "rn12.safetensors").write_bytes(weights)
+    with pytest.raises(FsbenchError, match="1 of 2 data sets could not be extracted: bad"):
+        extract_all(datasets, Weights("rn12", None, None, tmp_path), PLAIN, CPU, tmp_path, QUIET)
+    assert (tmp_path / "good-rn12.h5").exists()
+
+
 def test_out_of_memory_halves_the_forward_pass(root: Path) -> None:
     backbone = load_backbone("rn12", random_seed=0, width=4)
     images = module.Extraction(OwnData(root).load(), backbone, PLAIN).images
@@ -297,3 +309,39 @@ def test_a_network_sees_images_of_another_benchmark_as_it_was_trained(info: str 
     birds = SimpleNamespace(name="cub", info=info, splits={}, common_side=lambda: 200)
     transform = Extraction(cast("ImageDataset", birds), backbone, Settings()).images.transform
     assert (transform.size, transform.crop) == sides
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Everything that is hashed: images, and the index itself."""
+    return watch(monkeypatch, hashing, "content_hash", lambda content: content)
+
+
+def test_only_changed_files_are_read_again(tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, index = write_images(tmp_path / "own", SPLITS), tmp_path / "index"
+    splits = OwnData(root).load().splits.values()
+
+    def hashes() -> tuple[list[str], int]:
+        read.clear()
+        found = image_hashes(splits, index, QUIET)
+        return found, sum(content.startswith(b"\x89PNG") for content in read)
+
+    paths = [root / image for split in splits for image in split.images]
+    expected = [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in paths]
+    for _ in range(2):
+        assert hashes() == (expected, 32)  # a file that has just changed is not remembered
+    monkeypatch.setattr(hashing, "_SETTLED", 0)
+    assert hashes() == (expected, 32)
+    assert hashes() == (expected, 0)
+    times = paths[3].stat()
+    content = bytearray(paths[3].read_bytes())
+    content[-20] ^= 1
+    paths[3].write_bytes(content)  # as many bytes as before, in the same place, and at the same time
+    os.utime(paths[3], ns=(times.st_atime_ns, times.st_mtime_ns))
+    changed, count = hashes()
+    assert count == 1
+    assert [one == other for one, other in zip(changed, expected, strict=True)].count(False) == 1
+    index.write_bytes(index.read_bytes().replace(changed[5].encode(), changed[6].encode()))
+    assert hashes() == (changed, 32)  # a damaged index is ignored
+    paths[0].unlink()
+    assert hashes()[0][0] == "unreadable base/b0/000.png"

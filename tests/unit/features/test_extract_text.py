@@ -18,6 +18,7 @@ from fsbench.features.extract import Settings, extract
 from fsbench.features.store import FeatureFile
 from tests.comparing import CPU, QUIET
 from tests.images import SPLITS, write_images
+from tests.pretend import open_clip_of
 
 TEMPLATES = ("a photo of a {}.", "art of the {}.")
 
@@ -41,10 +42,7 @@ def tokenize(prompts: list[str]) -> Tensor:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = SimpleNamespace(
-        list_models=lambda: ["Tiny"], create_model=lambda name, pretrained: Tiny(), get_tokenizer=lambda name: tokenize
-    )
-    monkeypatch.setitem(sys.modules, "open_clip", made)
+    monkeypatch.setitem(sys.modules, "open_clip", open_clip_of(Tiny, tokenize))
 
 
 def run(root: Path, out: Path, text: Any = (), backbone: str = "open_clip/Tiny") -> FeatureFile:

@@ -1,14 +1,20 @@
+"""Feature files and the statistics beside them: what is written is read, and damage is noticed."""
+
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from fsbench.errors import FsbenchError
-from fsbench.features.store import FeatureFile, Provenance, make_split, repeated_rows, write_features
+from fsbench.features.scatter import BaseStatistics, base_statistics, scatter_path
+from fsbench.features.store import FeatureFile, Provenance, make_split, write_features
 from fsbench.io.hdf5 import seal
-from tests.synthetic import Features
+from tests.comparing import QUIET
+from tests.synthetic import Features, make_features
 
 
 @pytest.fixture
@@ -30,13 +36,6 @@ def test_what_is_written_is_read(features: Features, tmp_path: Path) -> None:
     assert read.images == ("ä/2.jpg", "b/1.jpg", "b/3.jpg")
     assert read.class_names == ("2", "7")
     assert file.dimension == 4
-
-
-def test_features_that_are_not_finite_are_named_with_row_and_image() -> None:
-    rows = np.ones((4, 3))
-    rows[2, 1] = -np.inf
-    with pytest.raises(FsbenchError, match=r"Row 2 \(image c.png\) of the features contains -inf"):
-        make_split(rows, np.array([0, 0, 1, 1]), images=["a.png", "b.png", "c.png", "d.png"])
 
 
 @pytest.mark.parametrize(
@@ -106,13 +105,61 @@ def test_a_failed_write_leaves_the_old_file_and_a_truncated_one_is_refused(path:
         FeatureFile.open(path)
 
 
-def test_rows_that_are_copies_of_others_are_counted() -> None:
-    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    labels = np.repeat([0, 1, 2], 3)
-    assert repeated_rows(make_split(rows, labels)) == ""
-    rows[[1, 8]] = rows[[0, 3]]
-    assert repeated_rows(make_split(rows, labels)) == (
-        "2 of 9 rows are copies of other rows, 1 of them with another label"
-    )
-    rows[:] = 0  # what a network gives for black images tells nothing
-    assert repeated_rows(make_split(rows, labels)) == ""
+def same(a: BaseStatistics, b: BaseStatistics) -> None:
+    for name in ("mean", "scatter", "class_weighted", "eigenvalues"):
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-10, atol=1e-12)
+    assert a.class_counts == b.class_counts
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50, 10_000])
+def test_streaming_in_blocks(features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr("fsbench.features.store._CHUNK_BYTES", rows * 48 * 4)
+    path = features.write(tmp_path / "f.h5")
+    seen: list[int] = []
+    same(BaseStatistics.fit_file(FeatureFile.open(path), seen.append), features.statistics)
+    assert sum(seen) == 2 * len(features.base.features)
+
+
+def test_order_of_rows_and_names_of_labels_do_not_matter(features: Features) -> None:
+    order = np.random.default_rng(0).permutation(len(features.base.features))
+    shuffled = BaseStatistics.fit(features.base.features[order], 1000 - 3 * features.base.labels[order])
+    torch.testing.assert_close(shuffled.scatter, features.statistics.scatter, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(shuffled.class_weighted, features.statistics.class_weighted, rtol=1e-10, atol=1e-12)
+    tensors = BaseStatistics.fit(torch.from_numpy(features.base.features), torch.from_numpy(features.base.labels))
+    same(tensors, features.statistics)
+
+
+def test_the_scatter_file_is_made_once_and_again_when_it_is_damaged_or_the_features_change(tmp_path: Path) -> None:
+    path = make_features(seed=1).write(tmp_path / "f.h5")
+    first = base_statistics(FeatureFile.open(path), QUIET)
+    assert scatter_path(path).name == "f.scatter.h5"
+    made = scatter_path(path).stat().st_mtime_ns
+    again = base_statistics(FeatureFile.open(path), QUIET)
+    same(again, first)
+    assert torch.equal(again.eigenvectors, first.eigenvectors)
+    assert scatter_path(path).stat().st_mtime_ns == made
+    with h5py.File(scatter_path(path), "r+") as stored:
+        stored["mean"][3] = 0.5
+    with pytest.raises(FsbenchError, match="not as it was written"):
+        BaseStatistics.load(scatter_path(path))
+    same(base_statistics(FeatureFile.open(path), QUIET), first)
+    same(BaseStatistics.load(scatter_path(path)), first)
+    make_features(seed=2).write(path)
+    other = base_statistics(FeatureFile.open(path), QUIET)
+    assert not torch.equal(other.mean, first.mean)
+
+
+def test_a_class_of_one_image_and_identical_images(features: Features) -> None:
+    rows = np.concatenate([features.base.features, np.ones((1, 48)), np.ones((4, 48)) * 2])
+    labels = np.concatenate([features.base.labels, [90], [91] * 4])
+    fitted = BaseStatistics.fit(rows, labels)
+    assert torch.isfinite(fitted.class_weighted).all()
+    assert torch.isfinite(fitted.scatter).all()
+
+
+def test_effective_rank_and_share_clamped() -> None:
+    base = make_features().statistics
+    flat = replace(base, eigenvalues=torch.full((48,), 0.01).double())
+    assert flat.effective_rank == pytest.approx(48)
+    assert flat.share_clamped(9.9) == 1
+    assert flat.share_clamped(10.1) == 0

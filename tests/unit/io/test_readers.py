@@ -44,13 +44,6 @@ def test_plain_pickles_come_back_as_they_were(tmp_path: Path, protocol: int) -> 
     assert content["twice"][0][1:] == [b"", b"\xff"]
 
 
-def test_tensors_in_a_pickle_become_arrays(tmp_path: Path) -> None:
-    tensor = torch.arange(12.0).reshape(3, 4)
-    (tmp_path / "p").write_bytes(pickle.dumps([tensor, tensor.mT, tensor[1:]]))
-    for array, expected in zip(read_plain_pickle(tmp_path / "p"), [tensor, tensor.mT, tensor[1:]], strict=True):  # type: ignore[call-overload]
-        np.testing.assert_array_equal(array, expected.numpy(), strict=True)
-
-
 def test_a_changed_bit_in_a_tensor_is_noticed(tmp_path: Path) -> None:
     tensor = torch.rand(30)
     torch.save({"weight": tensor}, tmp_path / "a")

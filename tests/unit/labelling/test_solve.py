@@ -8,17 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from fsbench.labelling import solve
-from fsbench.labelling.solve import (
-    NEAR,
-    Solver,
-    answers,
-    calibrate,
-    folds,
-    hide_in_turn,
-    near_duplicates,
-    suggest,
-    wilson,
-)
+from fsbench.labelling.solve import NEAR, Solver, answers, calibrate, folds, hide_in_turn, near_duplicates, suggest
 
 Clusters = tuple[torch.Tensor, torch.Tensor, np.ndarray]
 
@@ -48,7 +38,7 @@ def test_every_image_is_hidden_once_and_a_class_never_whole(values: list[int]) -
 @pytest.mark.parametrize(("right", "count"), [(0, 7), (138, 150), (9, 9), (1, 2)])
 def test_the_interval_is_that_of_wilson(right: int, count: int) -> None:
     expected = binomtest(right, count).proportion_ci(method="wilson")
-    assert wilson(right / count, count) == pytest.approx((expected.low, expected.high), abs=1e-4)
+    assert solve.wilson(right / count, count) == pytest.approx((expected.low, expected.high), abs=1e-4)
 
 
 def test_the_calibration_has_the_largest_likelihood() -> None:
@@ -61,9 +51,8 @@ def test_the_calibration_has_the_largest_likelihood() -> None:
         total, slip = values[0] ** 2, 1 / 4002
         for one, good, weight in zip(odds, right, weights * 4000 / weights.sum(), strict=True):
             share = 1 / (1 + np.exp(-values[0] - values[1] * one))
-            total -= weight * (
-                (1 - slip if good else slip) * np.log(share) + (slip if good else 1 - slip) * np.log1p(-share)
-            )
+            target = 1 - slip if good else slip
+            total -= weight * (target * np.log(share) + (1 - target) * np.log1p(-share))
         return total
 
     offset, slope = calibrate(odds, right, weights)

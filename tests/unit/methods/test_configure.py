@@ -67,7 +67,6 @@ def test_presets_and_priors_are_those_of_the_benchmark_or_named_as_unknown(featu
         ("ncm", {"rate": 1.0}, "Unknown parameter of ncm 'rate'."),
         ("tim-gd", {"steps": 2.5}, "steps must be a whole number, got 2.5."),
         ("tim-gd", {"rate": True}, "rate must be a number, got True."),
-        ("laplacianshot", {"weight": -1.0}, "weight must be at least 0, got -1.0."),
         ("laplacianshot", {"rectify": "no"}, "rectify must be true or false, got 'no'."),
         ("alpha-am", {"propagation": 1.0}, "propagation must be below 1, got 1.0."),
         ("unem-gaussian", {"balance": "1,2"}, "a number, or 10 with commas between them, of at least 0, got '1,2'."),

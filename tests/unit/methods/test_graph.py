@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fsbench.methods.bavardage import clamp_by_products
 from fsbench.methods.registry import method_class
 from fsbench.tasks.batch import TaskBatch
+from tests.pretend import NoWaiting
 
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 CASES: list[tuple[str, dict[str, Any], int]] = [  # with the width of the rows; 12 is less than a task has samples
@@ -74,33 +75,15 @@ def test_traces_into_one_graph(name: str, options: dict[str, Any], width: int) -
     torch.testing.assert_close(compiled(rows, labels), classify(rows, labels), atol=1e-4, rtol=1e-4)
 
 
-class NoQuestions(TorchDispatchMode):
-    """Fails on operations that make the host wait for a value of the device, as shapes that depend on one do."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "bincount")
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        assert not any(name == word or name.startswith(f"{word}_") for word in self.WAITING), name
-        if name in {"index", "index_put", "index_put_"}:
-            assert all(index is None or index.dtype not in {torch.bool, torch.uint8} for index in args[1]), name
-        if name == "_to_copy":
-            assert (kwargs or {}).get("device", args[0].device) == args[0].device, "a copy between devices"
-        return func(*args, **(kwargs or {}))
-
-
 @METHODS
 def test_never_waits_for_the_device(name: str, options: dict[str, Any], width: int) -> None:
     method, (rows, labels) = method_class(name)(**options), inputs(name, width)
-    with torch.inference_mode(), NoQuestions():  # as the engine calls
+    with torch.inference_mode(), NoWaiting():  # as the engine calls
         assert method.classify(TaskBatch(rows, labels, 5, torch.ones(3, 5, width))).shape == (3, 10, 5)
 
 
 def test_the_clamp_of_gpus_never_waits_for_the_device_and_questions_are_noticed() -> None:
-    with NoQuestions():
+    with NoWaiting():
         matrix = torch.eye(6).expand(2, 6, 6).double() * 3
         clamp_by_products(matrix, matrix, 2.0)
         for ask in (lambda x: x[0].item(), lambda x: x[x > 0], torch.nonzero):

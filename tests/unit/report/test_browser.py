@@ -1,6 +1,5 @@
 """The report in a real browser."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,8 @@ from fsbench.report.page import render_html
 from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.style import svg_text
 from fsbench.results.collect import collect
-from tests.browser import CHROMIUM, MISSING, Page, browser
+from tests.browser import Page
 from tests.records import four_settings, make_record
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
 FIRST = "Array.from(document.querySelector('table.ranking').tBodies[0].rows, row => row.cells[{}].innerText)"
 HEAD = "document.querySelector('table.ranking').tHead.rows[0].cells[{}]"
@@ -45,12 +42,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def browser_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("profile")) as page:
-        yield page
-
-
 @pytest.fixture
 def tab(browser_tab: Page, report: Path) -> Page:
     """The report in a wide window."""
@@ -68,10 +59,7 @@ def test_the_page_loads_quietly_and_fits(tab: Page, report: Path, width: int, sc
     assert tab.run("document.documentElement.scrollWidth <= innerWidth")
     assert tab.run("innerWidth") == width
     assert tab.run(OVERFLOWING) == []
-    for kind in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
-        assert tab.seen(kind) == []
-    requests = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
-    assert [url for url in requests if url != "data:,"] == [report.as_uri()]
+    assert tab.is_quiet(report)
     dark = tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 27)"
     assert dark == (scheme == "dark")
 

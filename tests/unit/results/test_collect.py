@@ -1,7 +1,6 @@
 """Records read from folders, labelled, and collected into tables."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +118,6 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
         "glyphs rn12 (30 crops)",
         "glyphs rn12 (rn12-easy, mine.pth@00000000)",
     ]
-
-
-@pytest.mark.parametrize("names", [{"dataset": "copy"}, {"crops": 30}, {"weights": "other.pth"}])
-def test_equal_features_under_two_names_are_both_shown_by_their_names(names: dict[str, Any]) -> None:
-    first = [make_record("ncm", family="rn12-easy"), make_record("soft-kmeans", family="rn12-easy")]
-    second = [record.model_copy(update={"provenance": replace(record.provenance, **names)}) for record in first]
-    (table,) = collect([*first, *second])
-    assert len(table.records) == 4
-    assert len({group.title for group in table.groups}) == 2
-    for group in table.groups:
-        assert len({cell.record.source for cell in group.cells.values()}) == 1
-    assert labels(table) == ["ncm", "soft-kmeans"]
 
 
 @pytest.mark.parametrize(
@@ -251,9 +238,3 @@ def test_records_of_others_join_where_tasks_are_the_same(tmp_path: Path) -> None
     assert [runs[0, label, ONE].tasks for label in ("pt-map", "ncm a=1")] == [20, 20]
     assert len(runs) == 4
     assert f"left out of {tmp_path}: 4" in heard.getvalue()
-
-
-def test_without_base_classes_the_baseline_is_another() -> None:
-    own: dict[str, Any] = {"params": {"norm": "L2N"}, "given": ("norm",)}
-    (table,) = collect([make_record("pt-map", base=""), make_record("simpleshot", base="", **own)])
-    assert table.baseline == "simpleshot:L2N"

@@ -118,10 +118,8 @@ def test_numbers_of_methods_with_text_belong_to_data_set_backbone_and_protocol()
     for row in text_rows():
         assert row["method"] in NAMES
         record = make_record(dataset=row["dataset"], backbone=row["backbone"], published_as=(row["method"],), tasks=1)
-        usual = PRESETS[row["protocol"]].queries
-        rules = TaskProtocol(
-            row["protocol"], "all", int(row["shots"]), usual, None, 1, row["present"] or None, pooled=True
-        )
+        usual, present = PRESETS[row["protocol"]].queries, row["present"] or None
+        rules = TaskProtocol(row["protocol"], "all", int(row["shots"]), usual, None, 1, present, pooled=True)
         with_text = replace(record.provenance, text_encoder="clip")
         run = record.run.model_copy(update={"protocol": rules})
         shown = published(record.model_copy(update={"run": run, "provenance": with_text}))

@@ -11,7 +11,7 @@ from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.tasks.protocol import TaskProtocol
-from fsbench.tasks.random import apportion
+from fsbench.tasks.random import apportion, below, philox, uniform, words, words_at
 from fsbench.tasks.sampling import TaskRows, feasible_queries, feasible_sizes, sample_tasks
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39])
@@ -174,9 +174,8 @@ def test_queries_by_image_are_a_draw_from_the_union_of_the_classes() -> None:
     assert abs(share.var() - stats.hypergeom(200, 160, 30).var()) < 0.3
     overlap = (drawn.support[:, :, None] == drawn.query[:, None, :]).any()
     assert overlap
-    together = sample_tasks(
-        TaskProtocol("keff", "all", 5, 30, None, 1, 2, True), np.array([0, 40, 200]), 0, np.arange(99)
-    )
+    apart = TaskProtocol("keff", "all", 5, 30, None, 1, 2, True)
+    together = sample_tasks(apart, np.array([0, 40, 200]), 0, np.arange(99))
     assert not (together.support[:, :, None] == together.query[:, None, :]).any()
 
 
@@ -197,10 +196,7 @@ def test_the_task_list_of_keff_is_pinned() -> None:
         (TaskProtocol(unknown=3), "5 ways and 3 unknown classes asked for, but the split has 7 classes"),
         (TaskProtocol("all-way", "all", 30, "all", None), "31 images of every class (30 support + 1 queries)"),
         (TaskProtocol(ways=8), "8 ways asked for, but the split has 7 classes"),
-        (
-            TaskProtocol(ways=7, shots=20, alpha=None),
-            "31 images of every class (20 support + 11 queries), but the smallest",
-        ),
+        (TaskProtocol(ways=7, shots=20, alpha=None), "31 images of every class (20 support + 11 queries), but the"),
         (TaskProtocol(shots=45), "smallest class has 30"),  # three classes are too small, and five needed
         (TaskProtocol(queries=300), "300 queries asked for, but the 5 smallest classes have only 187"),
         (TaskProtocol(ways=7, queries=int(SIZES.sum()) - 7, alpha=0.1), "Hardly any class proportions fit"),
@@ -279,3 +275,36 @@ def test_what_is_not_feasible_says_what_is() -> None:
     with pytest.raises(FsbenchError) as caught:
         feasible_sizes(TaskProtocol(shots=5), np.arange(0, 12, 2))
     assert "--min-images" in caught.value.hint
+
+
+# Known answers of Philox-4x32-10, as distributed with the Random123 library.
+KNOWN = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("counter", "key", "expected"), KNOWN)
+def test_known_answers(counter: tuple[int, ...], key: tuple[int, int], expected: tuple[int, ...]) -> None:
+    c0, c1, c2, c3 = (np.array([word], dtype=np.uint64) for word in counter)
+    drawn = philox((c0, c1, c2, c3), key[0] | key[1] << 32)
+    assert tuple(int(word[0]) for word in drawn) == expected
+
+
+def test_single_words_equal_those_drawn_together() -> None:
+    tasks = np.array([0, 7, 2**40])
+    together = words(2**63 + 5, tasks, stream=9, count=11)
+    slots = np.array([10, 0, 6])
+    np.testing.assert_array_equal(words_at(2**63 + 5, tasks, 9, slots), together[np.arange(3), slots])
+
+
+def test_ranges() -> None:
+    drawn = words(0, np.arange(2000), 0, 10)
+    numbers = below(drawn, np.full(drawn.shape, 7))
+    assert set(np.unique(numbers)) == set(range(7))
+    values = uniform(np.array([0, 2**32 - 1], dtype=np.uint64))
+    assert 0 < values[0] < values[1] < 1

@@ -1,25 +1,20 @@
 """Tasks of unequal size: every preset against its definition."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.spec import protocols_of
+from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import TaskRows, largest, sample_tasks
 from fsbench.tasks.varied import UNKNOWN
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fsbench.tasks.protocol import TaskProtocol
 
 SIZES = np.array([30, 48, 31, 60, 44, 52, 39, 160])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
@@ -124,10 +119,7 @@ def test_open_set_asks_for_unknown_classes_too(setting: str) -> None:
 
 @pytest.mark.parametrize("name", ["all-way", "batches", "meta", "imbalanced-support", "open-set"])
 def test_images_of_a_class_are_equally_likely_in_support_and_queries_and_so_are_classes(name: str) -> None:
-    words: dict[str, dict[str, Any]] = {
-        "meta": {"ways": "3-5"},
-        "open-set": {"ways": 3, "unknown": 3, "queries": 40},
-    }
+    words: dict[str, dict[str, Any]] = {"meta": {"ways": "3-5"}, "open-set": {"ways": 3, "unknown": 3, "queries": 40}}
     drawn = sample_tasks(preset(name, **words.get(name, {})), OFFSETS, 5, np.arange(1500))
     for rows in (drawn.support, drawn.query):
         counts = np.bincount(rows[rows >= 0], minlength=SIZES.sum())
