@@ -258,7 +258,7 @@ def _labels(
     true, right = labels.numpy()[hidden], labels.numpy()[hidden] == back.labels[:, 0]
     expected = replace(_expected(true, right, classes, found), labelled=len(labels))
     weights = np.array([expected.shares[classes[label]] for label in true])
-    calibration = solve.calibrate(back.odds, right, weights, solver.uncalibrated)
+    calibration = solve.calibrate(back.odds, right, weights, solver)
     queries, sure = rows[len(labels) :], found.confidence(calibration)
     limit = solve.outlier_limit(back.outlier, found.outlier)
     made |= _answered(asked, classes, found, sure, limit, solve.near_duplicates(queries))

@@ -25,6 +25,9 @@ Ints = NDArray[np.int64]
 MOST_FOLDS = 10
 _UNCALIBRATED = -0.75, 0.2  # where nothing can be hidden: about that of two images per class
 _UNCALIBRATED_BY_NAME = 0.0, 0.6  # the same with text; CLIP features of pets and Caltech, val images
+# What (a, b) of the confidence are drawn to, and how strongly; the first chosen on val classes, see docs/label.md.
+_PRIORS = {"bavardage:weighted": ((-0.7, 0.5), (6.0, 40.0))}
+_WEAK_PRIOR = (0.0, 0.0), (1.0, 0.0)
 _TINY = 1e-30
 _COPIES = 7  # matrices of queries × classes that a method holds at once
 _LEAST_MEMORY = 1 << 28  # floats that may be held at least
@@ -121,26 +124,24 @@ def answers(solver: Solver, rows: Tensor, labels: Tensor, ways: int) -> Answers:
     return Answers(best, columns[0], columns[1].clip(max=1), columns[2])
 
 
-def calibrate(
-    odds: Floats, right: NDArray[np.bool_], weights: Floats, first: tuple[float, float] = _UNCALIBRATED
-) -> tuple[float, float]:
-    """(a, b) of the largest likelihood of right and wrong answers (H,) with weights; 1/b is a temperature.
+def calibrate(odds: Floats, right: NDArray[np.bool_], weights: Floats, solver: Solver) -> tuple[float, float]:
+    """(a, b) of the largest posterior of right and wrong answers (H,) with weights; 1/b is a temperature.
 
-    Without answers it is the `first` value. One answer in H + 2 may be a slip, and a is drawn towards 0, so that few
-    answers do not make it extreme.
+    Without answers it is a guess. One answer in H + 2 may be a slip, and a normal prior draws (a, b) to values that
+    are usual for the method, so that few answers do not make them extreme.
     """
     count = len(odds)
     if not count:
-        return first
+        return solver.uncalibrated
+    usual, strength = (np.array(values) for values in _PRIORS.get(solver.method, _WEAK_PRIOR))
     target, weights = np.where(right, 1 - 1 / (count + 2), 1 / (count + 2)), weights * count / weights.sum()
 
     def loss(values: Floats) -> float:
         logits = values[0] + values[1] * odds
-        return float(
-            weights @ (np.logaddexp(0, -logits) * target + np.logaddexp(0, logits) * (1 - target)) + values[0] ** 2
-        )
+        likelihood = weights @ (np.logaddexp(0, -logits) * target + np.logaddexp(0, logits) * (1 - target))
+        return float(likelihood + strength @ (values - usual) ** 2)
 
-    offset, slope = minimize(loss, np.array(first)).x
+    offset, slope = minimize(loss, np.array(solver.uncalibrated)).x
     return float(offset), float(slope)
 
 

@@ -1,5 +1,7 @@
 """Answers, expectation, near-duplicates and suggestions against slow loops and scipy."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -41,26 +43,31 @@ def test_the_interval_is_that_of_wilson(right: int, count: int) -> None:
     assert solve.wilson(right / count, count) == pytest.approx((expected.low, expected.high), abs=1e-4)
 
 
-def test_the_calibration_has_the_largest_likelihood() -> None:
+@pytest.mark.parametrize(
+    ("method", "prior"),
+    [("lda", lambda a, b: a**2), ("bavardage:weighted", lambda a, b: 6 * (a + 0.7) ** 2 + 40 * (b - 0.5) ** 2)],
+)
+def test_the_calibration_has_the_largest_posterior(method: str, prior: Callable[[float, float], float]) -> None:
     random = np.random.default_rng(0)
     odds = random.normal(4, 5, size=4000)
     right = random.random(4000) < 1 / (1 + np.exp(0.5 - 0.4 * odds))  # as methods are: too sure
     weights = random.random(4000)
 
     def loss(values: tuple[float, float]) -> float:
-        total, slip = values[0] ** 2, 1 / 4002
+        total, slip = prior(*values), 1 / 4002
         for one, good, weight in zip(odds, right, weights * 4000 / weights.sum(), strict=True):
             share = 1 / (1 + np.exp(-values[0] - values[1] * one))
             target = 1 - slip if good else slip
             total -= weight * (target * np.log(share) + (1 - target) * np.log1p(-share))
         return total
 
-    offset, slope = calibrate(odds, right, weights)
+    solver = Solver(method)
+    offset, slope = calibrate(odds, right, weights, solver)
     assert (offset, slope) == pytest.approx((-0.5, 0.4), rel=0.2)
     best = loss((offset, slope))
     assert all(loss((offset + da, slope + db)) > best for da, db in ((0.02, 0), (-0.02, 0), (0, 0.01), (0, -0.01)))
-    assert calibrate(odds[:0], right[:0], weights[:0])[1] < 1  # where nothing was hidden
-    few = calibrate(np.array([9.0, 8.0, 7.0]), np.array([True, True, True]), np.ones(3))
+    assert calibrate(odds[:0], right[:0], weights[:0], solver)[1] < 1  # where nothing was hidden
+    few = calibrate(np.array([9.0, 8.0, 7.0]), np.array([True, True, True]), np.ones(3), solver)
     assert np.isfinite(few).all()
 
 
