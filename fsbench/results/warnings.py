@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from fsbench.results.comparison import Column, Pairs, Runs
     from fsbench.results.record import Record
 
-MEANINGS = {
-    "below-ncm": "significantly below nearest class mean on the same tasks",
-    "below-baseline": "significantly below the method that it starts from, by more than a point",
-    "near-chance": "hardly better than guessing",
-    "worse-with-more-shots": "significantly below its own result with fewer shots",
-    "not-learned": "run with start values, although its parameters are meant to be learned on val tasks",
-    "grid-edge": "tuned to an end of the searched range: a better value may lie beyond",
-    "network": "the network is not the one behind the published numbers",
-    "image-counts": "other numbers of images than the benchmark",
-    "redrawn": "class proportions are not quite those asked for, as classes have too few images",
-    "run": "seen while the tasks were drawn or solved",
-}
 OF_FEATURES = ("network", "image-counts", "run", "redrawn")  # the same for all methods of a feature file, or setting
 _CLEARLY_BELOW = 1.0  # points below the method that it starts from
 _OFTEN_REDRAWN = 0.01
@@ -34,7 +22,7 @@ _NEAR_CHANCE = 0.05  # of the way from chance to 100 %
 
 @dataclass(frozen=True)
 class ResultWarning:
-    """A code of `MEANINGS`, and the same in words with its numbers: `1.3 points below ncm on the same tasks`."""
+    """A code such as `below-ncm`, and the same in words with its numbers: `1.3 points below ncm on the same tasks`."""
 
     code: str
     text: str
