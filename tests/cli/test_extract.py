@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from fsbench.features.store import FeatureFile
 from tests.cli import Done, run, succeed
 from tests.images import SPLITS, write_images
+from tests.workspace import write_pickles
 
 RANDOM = ("--random-weights", "0")
 
@@ -53,3 +55,9 @@ def test_the_preflight_says_which_tasks_are_feasible() -> None:
     start = "photos: 3-way tasks of its novel classes: unbalanced 1-shot with --queries 6 or fewer; "
     middle = "unbalanced 5-shot, balanced 5-shot not at all; balanced 1-shot with --queries 9 or fewer"
     assert f"{start}{middle} (smallest class: 4 images)." in done.stderr
+
+
+def test_an_import_says_which_file_it_wrote(here: Path) -> None:
+    write_pickles(here)
+    words = ("base=base_cub.plk", "novel=cub.plk", "--dataset", "cub-200", "--backbone", "rn18", "--quiet")
+    assert json.loads(succeed("import", *words, "--json").stdout)["file"] == "features/cub-rn18.h5"

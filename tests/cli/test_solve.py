@@ -52,16 +52,6 @@ def test_parameters_reach_the_method(words: str, expected: dict[str, Any]) -> No
     assert {name: row["params"][name] for name in expected} == expected
 
 
-def test_options_of_tasks_and_article_units_reach_the_run() -> None:
-    *_, row = rows(
-        "solve", "--set", "t_vb=30", "--set", "s_max=2", "--ways", "3", "--queries", "21", "--seed", "9",
-        "--split", "val", "--shots", "2", "--protocol", "veilleux", "--tasks", "1e1", "--batch", "4", "--device", "cpu",
-    )  # fmt: skip
-    assert row["params"]["tau"] * (row["params"]["sigma"] / 2) ** 2 == pytest.approx(30)  # τ σ² = T_vb s_max²
-    assert (row["ways"], row["queries"], row["seed"], row["tasks"]) == (3, 21, 9, 10)
-    assert (row["split"], row["protocol"]) == ("val", "veilleux")
-
-
 def test_few_of_many_classes_are_among_the_queries() -> None:
     few = ("--protocol", "keff", "--present", "2", *FEW)
     *_, row = rows("solve", *few, "--method", "soft-kmeans", "--tune")

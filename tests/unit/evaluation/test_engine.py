@@ -233,5 +233,6 @@ def test_a_demanding_method_is_refused_before_the_first_task_or_gets_blocks_of_o
 
     with pytest.raises(FsbenchError, match=r"Greedy takes about 8\.0 GB .* of 80 images, and 4\.0 GB"):
         planned(4 * 10**9, USUAL, 640, method=Greedy())
+    assert "Solving takes about 8.0 GB" in planned(12 * 10**9, USUAL, 640, method=Greedy())[0].note
     work, _ = planned(32 * 10**9, USUAL, 640, method=Greedy())
     assert (work.block, work.threads) == (1, 2)

@@ -110,3 +110,10 @@ def test_other_features_rows_and_taken_names_are_refused(features: Features, fil
         np.savez(tmp_path / "tasks.npz", **wrong)
         with pytest.raises(FsbenchError, match=r"tasks\.npz"):
             scored(file, tmp_path, predicted=predicted)
+
+
+def test_outlier_scores_are_those_given(file: FeatureFile, tmp_path: Path) -> None:
+    freeze(tmp_path / "tasks.npz", file, "novel", TaskProtocol("open-set", unknown=5, queries=50), seed=0, tasks=TASKS)
+    scores = np.random.default_rng(0).random((TASKS, 50), dtype=np.float32)
+    record = scored(file, tmp_path, predicted=np.zeros((TASKS, 50), int), outlier=scores)
+    np.testing.assert_array_equal(record.answers.outlier, scores)

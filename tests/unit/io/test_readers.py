@@ -44,6 +44,13 @@ def test_plain_pickles_come_back_as_they_were(tmp_path: Path, protocol: int) -> 
     assert content["twice"][0][1:] == [b"", b"\xff"]
 
 
+def test_objects_and_other_encodings_are_refused(tmp_path: Path) -> None:
+    for content in (b"c_codecs\nencode\n(Vx\nVrot13\ntR.", pickle.dumps(np.array([{}], dtype=object))):
+        (tmp_path / "p").write_bytes(content)
+        with pytest.raises(FsbenchError, match=r"Could not read .* as a pickle of plain data"):
+            read_plain_pickle(tmp_path / "p")
+
+
 def test_a_changed_bit_in_a_tensor_is_noticed(tmp_path: Path) -> None:
     tensor = torch.rand(30)
     torch.save({"weight": tensor}, tmp_path / "a")
