@@ -40,7 +40,7 @@ class Interrupt(BaseException):
 
 
 _received: list[Interrupt] = []  # for libraries that turn an interrupt into an error of their own
-_importing: list[str] = []  # modules that import torch, which may swallow an exception
+_importing: list[str] = []  # modules that import torch or pydantic, which may swallow an exception
 
 
 @contextmanager
@@ -303,9 +303,11 @@ def main() -> None:
     _prepare_streams()
     try:
         with interrupts_raise():
+            _importing.append("options")  # until a command runs there is nothing to put in order
             try:
                 status = app(standalone_mode=False, prog_name="fsbench")
             finally:
+                _importing.clear()
                 sys.stdout.flush()  # here, where a full disk behind it can still be named
         if isinstance(status, int):  # that of typer.Exit
             sys.exit(status)

@@ -87,3 +87,11 @@ def test_every_parameter_learns(network: Backbone) -> None:
         for name, parameter in network.named_parameters()
         if not name.endswith("conv1.bias")  # a batch norm right after it takes a constant away again
     )
+
+
+def test_weights_that_half_precision_cannot_hold_are_not_rounded() -> None:
+    layer = torch.nn.Linear(3, 2)
+    for value, rounded in ((1e6, False), (0.1, True)):
+        torch.nn.init.constant_(layer.weight, value)
+        halve(layer)
+        assert bool((layer.weight == layer.weight.half().float()).all()) == rounded
