@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fsbench.backbones.base import Backbone
-from fsbench.backbones.load import encode_backbone, load_backbone
+from fsbench.backbones.load import encode_backbone, halve, load_backbone
 from fsbench.backbones.networks import Conv4, ResNet12, ResNet18, WideResNet
 from fsbench.errors import FsbenchError
 
