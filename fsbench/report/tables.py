@@ -1,4 +1,4 @@
-"""The tables of single commands: solve, scatter, verify, sweep, tune and reproduce."""
+"""The tables of single commands: scatter, sweep, tune and reproduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsbench.report.writers import NOTHING, Cell, Column, Mark, Note, Table, cells, interval_text, number, numbers
+from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, cells, interval_text, number, numbers
 from fsbench.results.metrics import ACCURACY, Metric, metric_of
 from fsbench.results.statistics import Interval
 from fsbench.results.studies import Curve, Panel, Sweep, Tuned, Value, symbol
@@ -16,12 +16,10 @@ from fsbench.results.studies import Curve, Panel, Sweep, Tuned, Value, symbol
 if TYPE_CHECKING:
     from fsbench.evaluation.reproduce import Cell as Reproduced
     from fsbench.evaluation.reproduce import Reproduction
-    from fsbench.evaluation.verify import Verdict
     from fsbench.features.scatter import BaseStatistics
 
 _WIDE = 5  # curves up to which a table has space for intervals
 _SHOWN = 12  # trials of a search
-_VERDICT = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
 _MEANING = "Cells: ours/published, and ours minus published before rounding."
 
 
@@ -42,19 +40,6 @@ def scatter_table(rows: list[tuple[Path, BaseStatistics, float]]) -> Table:
             for path, base, sigma in rows
         ],
     )
-
-
-def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
-    """The table of `fsbench verify`: one row per record."""
-    marks: dict[str, Mark] = {"equal": "good", "different": "bad", "not verified": "doubtful"}
-    rows = []
-    for verdict in verdicts:
-        record, protocol = verdict.record, verdict.record.run.protocol
-        texts = (record.dataset, record.backbone, record.method.label, protocol.mix_title, str(protocol.shots))
-        checked = f"{len(verdict.tasks):,} of {record.tasks:,}"
-        rows.append([*cells(*texts, checked), Cell(verdict.state, marks[verdict.state])])
-    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in _VERDICT]
-    return Table("Records, solved again on a sample of their tasks", columns, rows)
 
 
 def sweep_tables(sweep: Sweep) -> list[Table]:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fsbench.cli.verify import Verifier
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.run import configure
 from fsbench.evaluation.source import source_of
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods
-from fsbench.evaluation.verify import Verifier
 from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import FeatureFile, Provenance, make_split
 from fsbench.reporter import Reporter

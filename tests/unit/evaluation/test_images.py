@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from fsbench.backbones.load import Weights, encode_backbone, load_backbone
+from fsbench.cli.verify import Verifier
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.errors import FsbenchError
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.spec import NO_BASELINE, Spec, parse_methods, with_options
-from fsbench.evaluation.verify import Verifier
 from fsbench.features.extract import Settings, extract_all
 from fsbench.features.store import FeatureFile, make_split
 from fsbench.methods import registry
