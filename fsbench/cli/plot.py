@@ -13,6 +13,7 @@ from fsbench.cli.session import find_features
 from fsbench.errors import UsageError
 from fsbench.features.scatter import base_statistics
 from fsbench.methods.bavardage import Bavardage
+from fsbench.methods.registry import installed_versions
 from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.predictions import calibration_of, confusion_of
 from fsbench.report.plots.studies import Spectrum, draw_spectra
@@ -38,7 +39,10 @@ def _written(draw: Callable[[Any, Reporter], Figure]) -> Callable[[Any], None]:
 @_written
 def dots(options: use.Dots, reporter: Reporter) -> Figure:
     """Accuracies or differences as dots with intervals."""
-    records, baseline = read_records(options.records, options.results_dir, reporter), options.baseline
+    records, baseline = (
+        read_records(options.records, options.results_dir, reporter, installed_versions()),
+        options.baseline,
+    )
     (metric, *more) = map(metric_of, options.metrics)
     if more:
         raise UsageError("metrics", "a figure shows one metric", "Plot each to a file of its own.")
@@ -72,7 +76,9 @@ def spectrum(options: use.Spectrum, reporter: Reporter) -> Figure:
 
 def _recorded(options: use.Records, reporter: Reporter) -> Comparison:
     """The first comparison of the records; a note names feature files left out."""
-    comparison = _first(collect(read_records(options.records, options.results_dir, reporter)), reporter)
+    comparison = _first(
+        collect(read_records(options.records, options.results_dir, reporter, installed_versions())), reporter
+    )
     if others := [group.title for group in comparison.groups[1:]]:
         reporter.say(f"Plotting {comparison.groups[0].title}; pass record files to choose {', '.join(others)}.")
     return comparison

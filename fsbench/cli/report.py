@@ -6,6 +6,7 @@ from typing import Any
 
 from fsbench.cli.options import Report
 from fsbench.io.files import write_text
+from fsbench.methods.registry import installed_versions
 from fsbench.report.page import render_html
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import svg_text
@@ -17,7 +18,9 @@ from fsbench.results.metrics import metric_of
 def report(options: Report) -> None:
     """Write the page of all records and sweeps."""
     reporter, baseline = Reporter(options.quiet), options.baseline
-    ranking, studied = split_ablations(read_records(options.records, options.results_dir, reporter), baseline)
+    ranking, studied = split_ablations(
+        read_records(options.records, options.results_dir, reporter, installed_versions()), baseline
+    )
     how: dict[str, Any] = {"metrics": [*map(metric_of, options.metrics)], "published": options.published}
     comparisons = collect(ranking, baseline, **how)
     ablations = collect(studied, baseline, **how) if studied else []

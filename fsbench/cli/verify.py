@@ -145,6 +145,15 @@ class Verifier:
             if network := method_type.info.network_for(run.params):
                 source = with_pixels(source, network, file, self.runner)
             method = _configured(method_type, run, source.image_network)
+            named = record.class_names, record.method.title, record.method.assumes
+            if named != (
+                source.split.class_names,
+                method.info.title,
+                method.info.assumes(run.params, run.protocol.alpha),
+            ):
+                raise FsbenchError(
+                    "its names of classes or facts of the method are not those of its features and method"
+                )
         except FsbenchError as error:
             advance(self.count(record))
             return Verdict(record, reason=error.message)
@@ -152,8 +161,12 @@ class Verifier:
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
         progress = lambda done, *note: advance(done)  # noqa: E731
         (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=progress)
-        pairs = ((getattr(one.answers, name) for one in (outcome, record)) for name in ("predicted", "labels"))
-        different = np.any([(new != stored[numbers]).any(axis=1) for new, stored in pairs], axis=0)
+        pairs = [
+            (getattr(outcome.answers, name), getattr(record.answers, name)[numbers])
+            for name in ("predicted", "labels", "classes", "confidence")
+        ]
+        close = (np.isclose(new, stored, rtol=0, atol=0.02, equal_nan=True).all(axis=1) for new, stored in pairs)
+        different = ~np.all([*close], axis=0)
         return Verdict(record, numbers.tolist(), numbers[different].tolist(), str(file.path))
 
     def _class(self, run: Run) -> type[Method]:

@@ -14,6 +14,7 @@ from fsbench.evaluation.source import Base, Source, source_of, with_pixels
 from fsbench.evaluation.spec import NETWORK_TASKS, NO_BASELINE, MethodChoice, Spec, parse_methods
 from fsbench.evaluation.tuning import configure_tuned, grid_of
 from fsbench.features.store import FeatureFile
+from fsbench.methods import registry
 from fsbench.methods.pool import ENOUGH, POOL
 from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, BASELINE_WITHOUT_SHOTS, DEFAULT_WITHOUT_BASE
 from fsbench.reporter import Reporter
@@ -71,7 +72,7 @@ def compare(
         _refuse_failures(failures, runs, baseline, runner.reporter)
     labels = [choice.label for choice in choices if any(choice.label == label for _, label, _ in runs)]
     if others:
-        labels += add_records(runs, others, runner.reporter)
+        labels += add_records(runs, others, runner.reporter, registry.installed_versions())
     columns = [protocol for protocol in spec.protocols if any(protocol == column for *_, column in runs)]
     how = {"with_published": spec.published, "over_classes": spec.over_classes}
     return compare_records(runs, labels, columns, baseline, metrics=[*map(metric_of, spec.metrics)], **how)

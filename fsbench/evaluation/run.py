@@ -210,11 +210,14 @@ class Runner:
         return [record for record in records if record]
 
     def _keep(self, record: Record) -> None:
-        """Write a record, unless another process has written a longer one meanwhile."""
+        """Write a record, unless there is a longer one; with `force`, one that begins with the same answers."""
         assert self.results is not None
-        path = record_path(self.results, record)
+        path, stored = record_path(self.results, record), None
         with only_writer(path, waiting=lambda sentence: None):
-            if self.force or not path.exists() or load_record(path).tasks <= record.tasks:
+            with suppress(FsbenchError):  # none, or damaged
+                stored = load_record(path)
+            longer = stored is not None and stored.tasks > record.tasks
+            if not longer or (self.force and stored and stored.first(record.tasks).answers != record.answers):
                 save_record(path, record)
 
 

@@ -206,10 +206,14 @@ def configure_tuned(
     tunable, val = method_class(choice.method).can_tune(), validation_source(file, source.base)
     val = with_pixels(val, choice.network, file, runner) if choice.network and tunable else val
     search = Search(choice, val, protocol, tuning_path(file.path))
-    outcomes = [tuned for one in (search, search.for_confidence()) if (tuned := runner.ranks.agree(one.stored))]
-    if not outcomes and not tunable:
+    if tunable and runner.ranks.agree(search.stored) is None:
+        tune(search, grid_of(choice), runner)
+    confident, by_default = search.for_confidence(), replace(search, goal="confidence")
+    if runner.ranks.agree(confident.stored) is None and runner.ranks.agree(by_default.stored):  # of other parameters
+        tune(confident, [Axis("calibration", CALIBRATIONS)], runner)
+    outcomes = [tuned for one in (search, confident) if (tuned := runner.ranks.agree(one.stored))]
+    if not outcomes:
         return None
-    outcomes = outcomes or [tune(search, grid_of(choice), runner)]
     chosen: dict[str, Value] = {}
     for tuned in outcomes:
         words = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}"

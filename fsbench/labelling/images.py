@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,7 +137,7 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
                 f"{path} holds answers of fsbench under other names.", "Call its columns file and label."
             )
         rows = [{"file": file, "label": label} for _, file, label in read_image_rows(path)]
-    if "confidence" in rows[0]:
+    if rows[0].keys() & {"confidence", "outlier_score", "flag"}:  # those of labels.csv
         checked = [row for row in rows if row.get("flag") in (CHECKED, NONE)]
         reporter.say(f"{path}: {len(checked):,} of {len(rows):,} rows are checked; the others are not used as labels.")
         if not checked:
@@ -174,6 +174,7 @@ class FeatureTable:
     hashes: Mapping[str, str]
     file: FeatureFile
     text: Tensor | None = None  # (K, D) unit text prototypes of the classes
+    changed: Collection[str] = ()  # files with another content than in the run before
 
 
 def features_of(
@@ -184,11 +185,19 @@ def features_of(
     names = {file: os.path.abspath(file)[len(root.anchor) :].replace(os.sep, "/") for file in files}  # noqa: PTH100
     every = {"novel": {"images": [*{*names.values()}]}}
     listing = data.Listing(root, "labelled and unlabelled", data.FolderImages(root), every)
+    before: dict[str, str] = {}
+    if out.exists():
+        old = FeatureFile.open(out)
+        if {name: one.class_names for name, one in old.splits.items()} != {"novel": ("images",)}:
+            raise FsbenchError(f"{out} holds features that fsbench label has not made.", "Choose another --out.")
+        before = dict(zip(*old.images("novel"), strict=True))
     stored = extract(data.build_dataset(listing, out.stem), backbone, out, settings, device, reporter)
     split = stored.read("novel")
     places = {name: row for row, name in enumerate(split.images)}
     rows = {file: places[name] for file, name in names.items() if name in places}
-    return FeatureTable(split.features, rows, {file: split.hashes[row] for file, row in rows.items()}, stored)
+    hashes = {file: split.hashes[row] for file, row in rows.items()}
+    changed = {file for file, value in hashes.items() if before.get(names[file], value) != value}
+    return FeatureTable(split.features, rows, hashes, stored, changed=changed)
 
 
 def why_broken(file: str) -> str:

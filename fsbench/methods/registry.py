@@ -73,6 +73,11 @@ def installed_info(name: str) -> MethodInfo | None:
     return _load(_plugins()[name]).info if name in _plugins() else None
 
 
+def installed_versions() -> dict[str, int]:
+    """The versions of the methods of fsbench."""
+    return {name: info.version for name, info in _FACTS.items()}
+
+
 def method_names() -> list[str]:
     """All names: the methods of fsbench, then those of installed packages, which are not loaded."""
     return [*METHODS, *(name for name in _plugins() if name not in METHODS)]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
+from fsbench.results.metrics import ACCURACY
 from fsbench.results.statistics import FEW_TASKS, LEVEL
 from fsbench.tasks.protocol import ALL, ALPHA
 
@@ -130,7 +131,8 @@ def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method
     rank += "" if count == 1 else " in both settings" if count == 2 else f" in all {count} settings"
     rank += f", tied with {listed(always)}" if always else ""
     rank += f", sometimes tied with {listed(at_times)}" if at_times else ""
-    mean = f" ({cells[0].value.mean:.1f} %)" if count == 1 else ""
+    name = "" if comparison.metric is ACCURACY else f"{comparison.metric.title} "
+    mean = f" ({name}{cells[0].value.mean:.1f} %)" if count == 1 else f" for its {name.strip()}" if name else ""
     assumed = _ASSUMES.get(tuple(sorted({cell.record.method.assumes for cell in cells})), "")
     fewer = any(cell.record.tasks < group.tasks(column) for cell, column in zip(cells, columns, strict=True))
     sure = f"95 % intervals over {f'its {rows[method].fewer}' if fewer else group.counted_tasks}"

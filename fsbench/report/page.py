@@ -85,6 +85,7 @@ def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNames
 
 def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
     """A comparison on the page: a ranking per feature file and setting; of several files also their averages."""
+    averaged = comparison.groups[1:] and not any(group.same_name for group in comparison.groups)
     blocks = [
         SimpleNamespace(
             anchor=f"{anchor}-g{number}",
@@ -93,7 +94,7 @@ def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
             short=in_short(comparison, group) if group else "",
             panels=[_panel(comparison, group, column) for column in _common_columns(comparison, group)],
         )
-        for number, group in enumerate([*comparison.groups, *([None] if comparison.groups[1:] else [])], start=1)
+        for number, group in enumerate([*comparison.groups, *([None] if averaged else [])], start=1)
     ]
     return SimpleNamespace(
         anchor=anchor, heading=heading, comparison=comparison, blocks=blocks, unranked=unranked(comparison)

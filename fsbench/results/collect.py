@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fsbench.errors import FsbenchError, unknown_name
+from fsbench.errors import FsbenchError, missing_file, unknown_name
 from fsbench.reporter import Reporter
 from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import ACCURACY, Metric
@@ -79,28 +79,34 @@ def _order(label: str, record: Record) -> tuple[int, list[str | float]]:
     return record.method.order, [float(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
-def read_records(paths: Sequence[Path] | None, folder: Path, reporter: Reporter) -> list[Record]:
+def read_records(
+    paths: Sequence[Path] | None, folder: Path, reporter: Reporter, versions: Mapping[str, int] | None = None
+) -> list[Record]:
     """Read record files and folders of them, else the folder of results; not subfolders, which hold points of sweeps.
 
     Files that are named must be valid; invalid files of a folder are left out with a warning. Of a run that is stored
-    twice the longer record counts, and of a method that has changed its newest version.
+    twice the longer record counts, and of a method that has changed its newest version, or that of `versions`.
     """
     records: list[Record] = []
     for path in paths or [folder]:
         is_folder = path.is_dir() or not paths
+        if not is_folder and not path.exists():
+            raise missing_file(path, "Name records or folders of them.")
         records += _valid(path.glob("*.h5"), load_record, reporter) if is_folder else [load_record(path)]
     if not records:
         places = ", ".join(f"{path}/" for path in paths or [folder])
         remedy = "Create some with fsbench compare, or name a folder of records."
         raise FsbenchError(f"There are no records in {places}.", remedy)
     longest: dict[tuple[str, ...], Record] = {}
-    for record in sorted(_of_newest_versions(records, reporter), key=lambda record: (record.tasks, record.created)):
+    for record in sorted(
+        _of_newest_versions(records, reporter, versions or {}), key=lambda record: (record.tasks, record.created)
+    ):
         longest[record.run.digest, *record.source] = record
     return list(longest.values())
 
 
-def _of_newest_versions(records: Sequence[Record], reporter: Reporter) -> list[Record]:
-    newest: dict[str, int] = {}
+def _of_newest_versions(records: Sequence[Record], reporter: Reporter, versions: Mapping[str, int]) -> list[Record]:
+    newest = dict(versions)
     for record in records:
         newest[record.run.method] = max(record.run.version, newest.get(record.run.method, 0))
     old = Counter(one.run.method for one in records if one.run.version < newest[one.run.method])
@@ -221,7 +227,9 @@ def _comparison(records: Sequence[Record], baseline: str, metrics: Sequence[Metr
     return compare_records(runs, labels, columns, baseline, metrics=metrics, with_published=published)
 
 
-def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[str]:
+def add_records(
+    runs: Runs, paths: Sequence[Path], reporter: Reporter, versions: Mapping[str, int] | None = None
+) -> list[str]:
     """Add stored records, such as those of other people, to runs of the same tasks; returns their labels.
 
     Of a record of more tasks the first ones are taken; records of fewer or of other tasks are counted and left out.
@@ -232,7 +240,7 @@ def add_records(runs: Runs, paths: Sequence[Path], reporter: Reporter) -> list[s
     solved = {run.run.digest for run in ours}
     others: dict[str, tuple[Record, Path]] = {}
     for path in paths:
-        records = [one for one in read_records([path], path, reporter) if one.run.digest not in solved]
+        records = [one for one in read_records([path], path, reporter, versions) if one.run.digest not in solved]
         fitting = [one for one in records if one.tasks >= cells.get(one.run.tasks_digest, (0, None, math.inf))[2]]
         others |= {one.run.digest: (one, path) for one in fitting}
         if left_out := len(records) - len(fitting):

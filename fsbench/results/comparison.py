@@ -74,6 +74,7 @@ class Group:
     details: str  # the family and weights of the network, and what else tells it from another group
     p_values: Mapping[tuple[Column, frozenset[str]], float]  # of pairs of labels, Holm-corrected over all of the group
     undecided: frozenset[Column] = frozenset()  # whose tasks are too few: a tie there may hide several points
+    same_name: bool = False  # whether other features go by the same names: what they were before, perhaps
 
     def tasks(self, column: Column) -> int:
         """The tasks of a column; a method may have fewer."""
@@ -147,7 +148,11 @@ class Comparison:
 
     def warnings(self) -> list[str]:
         """What to know before trusting the numbers, each once: first of the features, then of methods on them."""
-        return warning_lines(
+        states = dict.fromkeys(f"{one.dataset} {one.backbone}" for one in self.groups if one.same_name)
+        told = (
+            "different features or base classes under one name; if one replaced another, older records are out of date"
+        )
+        return [f"{name}: {told}" for name in states] + warning_lines(
             (group.title if len(self.groups) > 1 else "", entry.label, column.title, cell.warnings)
             for group in self.groups
             for entry in self.entries
@@ -380,12 +385,13 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: 
         count = Counter(names)
         for words, name, word in zip(details, names, aspect, strict=True):
             words += [word] if count[name] > 1 else []
+        same = [count[name] > 1 for name in names]
         names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
     return [
         Group(
             first.provenance.dataset, first.provenance.backbone, sources[source], ", ".join(words),
             {(column, pair): p_value for (at, column, pair), p_value in p_values.items() if at == source},
-            _undecided(sources[source], metric),
+            _undecided(sources[source], metric), twin,
         )
-        for source, first, words in zip(sources, firsts, details, strict=True)
+        for source, first, words, twin in zip(sources, firsts, details, same, strict=True)
     ]  # fmt: skip

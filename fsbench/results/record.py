@@ -335,7 +335,9 @@ def common_signature(records: Sequence[Record], *methods: str) -> str:
     """
     run, protocols = records[0].run, [record.run.protocol for record in records]
     versions = sorted({record.versions.get("fsbench", "unknown") for record in records})
-    names = dict.fromkeys(f"{one.dataset}/{network_mark(one.provenance)}/{one.run.split}" for one in records)
+    names = dict.fromkeys(
+        f"{one.dataset}/{network_mark(one.provenance)}/{one.run.split}@{one.run.features[:6]}" for one in records
+    )
     bases = sorted({record.base_name for record in records})
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
     ways, queries = ("+".join(dict.fromkeys(str(getattr(one, n)) for one in protocols)) for n in ("ways", "queries"))

@@ -150,10 +150,11 @@ def _checked(protocol: TaskProtocol, sizes: Ints) -> Ints:
     ways = ends(protocol.ways, classes)[0]
     if ways + protocol.unknown > classes:
         asked = f"{ways} ways" + (f" and {protocol.unknown} unknown classes" if protocol.unknown else "")
-        raise FsbenchError(
-            f"{asked} asked for, but the split has {classes} classes.",
-            f"Use --ways {max(2, classes - protocol.unknown)} or fewer.",
+        most = classes - protocol.unknown
+        hint = (
+            f"Use --ways {most} or fewer." if most > 1 else "Use fewer --unknown classes." if protocol.unknown else ""
         )
+        raise FsbenchError(f"{asked} asked for, but the split has {classes} classes.", hint)
     held = ends(protocol.present or ALL, ways)[1] + protocol.unknown
     if held - protocol.unknown > ways:
         raise FsbenchError(f"The classes among the queries must be 1 to {ways}, got {protocol.present}.")
@@ -243,7 +244,7 @@ def _instead(protocol: TaskProtocol, sizes: Ints) -> str:
     asked = protocol.queries_of(ends(protocol.present or ALL, ends(protocol.ways, len(sizes))[1])[1] + protocol.unknown)
     shots = next((other.shots for other in others if feasible_queries(other, sizes) == asked), None)
     queries = feasible_queries(protocol, sizes)
-    ways = [f"--queries {queries} or fewer"] if queries else []
+    ways = [f"--queries {queries} or fewer"] if queries and protocol.support == "equal" else []
     ways += [f"--shots {shots}"] if shots else []
     return f"Use {', or '.join(ways)}." if ways else "Leave small classes out with --min-images when you extract."
 

@@ -41,4 +41,4 @@ def test_from_a_checkpoint_to_a_record(folder: Path) -> None:
     assert {*record.class_names} == {path.name for path in (folder / "photos" / "novel").iterdir()}  # in any script
     digest = made.weights_sha256[:8]
     assert (record.provenance.family, record.provenance.named_weights) == (made.family, f"a.pth@{digest}")
-    assert f"|photos/rn18(rn18-closerlook@{digest})/novel|" in record.signature
+    assert f"|photos/rn18(rn18-closerlook@{digest})/novel@" in record.signature

@@ -20,6 +20,7 @@ from fsbench.features.forward import Forward
 from tests.cli import run, succeed
 from tests.images import write_images
 from tests.pretend import open_clip_of
+from tests.synthetic import make_features
 from tests.watching import watch
 from tests.workspace import SHIPPED
 
@@ -97,6 +98,9 @@ def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeyp
     succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")
     assert sum(computed) == 2
     assert not (work / "labels.html").exists()
+    shutil.copy(work / "moved" / "ant004.png", work / "labelled" / "ant" / "000.png")
+    done = succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")
+    assert "1 labelled image has changed since the last run: labelled/ant/000.png" in done.stderr
 
 
 def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
@@ -172,6 +176,8 @@ def test_what_could_not_be_hidden_tells_nothing_and_is_counted(work: Path) -> No
         (f"{CALL} --method bavardge", "bavardage"),
         (f"{CALL} --base other.h5", "other.h5"),
         (f"{CALL} --support renamed.csv", "holds answers of fsbench under other names"),
+        (f"label photos --support flagged.csv {NETWORK}", "none of them checked by a person"),
+        (f"{CALL} --out other.csv", "other-rn12.h5 holds features that fsbench label has not made"),
         (f"{CALL} --copy", "--sort-into"),
         (f"{CALL} --out labels.txt", "must end in .csv"),
         (f"{CALL} --sort-into photos", "photos is not empty"),
@@ -194,6 +200,8 @@ def test_a_wrong_call_is_one_clear_sentence(line: str, said: str, work: Path, mo
     }.items():
         (work / f"{name}.csv").write_text("\n".join(["file,label", *lines]), encoding="utf-8")
     (work / "raw.csv").write_text("File,Label,Confidence,Flag\nphotos/ant004.png,ant,0.9,\n", encoding="utf-8")
+    (work / "flagged.csv").write_text("file,label,flag\nphotos/ant004.png,ant,uncertain\n", encoding="utf-8")
+    make_features(dimension=8).write(work / "other-rn12.h5")
     (work / "renamed.csv").write_text("filename,label,outlier_score\nphotos/ant004.png,ant,0.9\n", encoding="utf-8")
     shutil.copy(work / "photos" / "ant004.png", work / "photos" / "000.png")
     shutil.copy(work / "labelled" / "ant" / "000.png", work / "photos" / "twin.png")

@@ -27,7 +27,7 @@ def test_a_sweep_prints_draws_and_stores(here: Path) -> None:
     assert "T_vb" in shown
     assert "(published 74.10)" in shown
     assert max(len(line) for line in shown.splitlines() if not line.startswith(("Figure", "fsbench:"))) <= 100
-    assert "/val+mini/wrn/novel|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:4|" in shown
+    assert "|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:4|" in shown
     assert "|over:t_vb=40,50" in shown
     assert (here / "curve.svg").read_text().startswith("<?xml")
     (stored,) = (here / "results" / "sweeps").glob("*.json")

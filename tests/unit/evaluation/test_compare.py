@@ -176,6 +176,7 @@ def test_what_cannot_be_verified_says_why(table: Comparison, file: FeatureFile, 
     assert "base classes (base 00000000)" in reason(changed(base="0" * 64))
     assert "it is of version 9 of bavardage" in reason(changed(version=9))
     assert "parameters are not" in reason(changed(params={"nonsense": 1}))
+    assert "its names of classes" in reason(record.model_copy(update={"class_names": record.class_names[::-1]}))
     own = f"{folder}/mine.py:Mine"
     assert "or of another version: name it with --methods" in reason(changed(method="mine.py:Mine@00"), own=[own])
     mine = compared(own, [file], [ONE], tasks=5, baseline=NO_BASELINE).records[0]

@@ -61,6 +61,8 @@ def test_a_record_is_extended_or_read_in_part(source: Source, tmp_path: Path, pi
     forced = runner(tmp_path, force=True).run(job(source, tasks=30))
     assert pieces[2:] == [(1, range(30))]
     assert forced.answers == whole.answers
+    runner(tmp_path, force=True).run(job(source, tasks=5))
+    assert load_record(path).tasks == 30  # as the first five are the same
 
 
 def refused(*arguments: Any) -> None:

@@ -90,6 +90,7 @@ def test_only_the_newest_version_of_a_method_is_shown(tmp_path: Path) -> None:
     records = read_records(None, tmp_path, reporter)
     assert sorted((record.run.method, record.run.version) for record in records) == [("ncm", 1), ("pt-map", 2)]
     assert "1 record of an earlier version of pt-map is left out. Run it again to replace it." in heard.getvalue()
+    assert [record.run.method for record in read_records(None, tmp_path, reporter, {"ncm": 2})] == ["pt-map"]
 
 
 def test_a_method_may_be_missing_somewhere_and_so_may_the_baseline() -> None:
@@ -118,6 +119,8 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
         "glyphs rn12 (30 crops)",
         "glyphs rn12 (rn12-easy, mine.pth@00000000)",
     ]
+    assert [group.same_name for group in sorted(table.groups, key=lambda one: one.title)] == [True] * 3 + [False] * 2
+    assert any("glyphs rn12: different features or base classes under one name" in line for line in table.warnings())
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,11 @@ def test_the_signature_of_a_run_has_the_documented_form() -> None:
         params={"tau": 0.30000004, "steps": 3}, given=("tau",), version=2, **network,
     )  # fmt: skip
     assert record.signature == (
-        "fsbench:0.1.0|cifarfs/rn12(rn12-easy@660ff334)/novel|base:mini@9f27f6|disjoint:1|5w5s75q|dirichlet:2|"
+        "fsbench:0.1.0|cifarfs/rn12(rn12-easy@660ff334)/novel@ffffff|base:mini@9f27f6|disjoint:1|5w5s75q|dirichlet:2|"
         "seed:3|tasks:7|bavardage:2(tau:0.3,steps:3)|params:default + given:tau"
     )
     assert make_record(weights="none, seed 4", alpha=None).signature.startswith(
-        "fsbench:0.1.0|glyphs/rn12(seed4)/novel|disjoint:1|5w1s75q|balanced|seed:0|tasks:40|ncm|params:default"
+        "fsbench:0.1.0|glyphs/rn12(seed4)/novel@ffffff|disjoint:1|5w1s75q|balanced|seed:0|tasks:40|ncm|params:default"
     )
 
 
@@ -100,7 +100,7 @@ def test_the_signature_of_a_table_covers_all_its_runs() -> None:
                for shots in (1, 5) for alpha in (2.0, None)]  # fmt: skip
     fixed, _, digest = common_signature(records).rpartition("@")
     assert fixed == (
-        "fsbench:0.1.0|glyphs/rn12/novel|disjoint:1|5w1+5s75q|dirichlet:2+balanced|seed:0|tasks:40|params:default"
+        "fsbench:0.1.0|glyphs/rn12/novel@ffffff|disjoint:1|5w1+5s75q|dirichlet:2+balanced|seed:0|tasks:40|params:default"
     )
     assert len(digest) == 8
     assert common_signature(records[::-1]).rpartition("@")[2] == digest
