@@ -138,8 +138,8 @@ def calibrate(odds: Floats, right: NDArray[np.bool_], weights: Floats, solver: S
 
     def loss(values: Floats) -> float:
         logits = values[0] + values[1] * odds
-        likelihood = weights @ (np.logaddexp(0, -logits) * target + np.logaddexp(0, logits) * (1 - target))
-        return float(likelihood + strength @ (values - usual) ** 2)
+        misfit = weights @ (np.logaddexp(0, -logits) * target + np.logaddexp(0, logits) * (1 - target))
+        return float(misfit + strength @ (values - usual) ** 2)
 
     offset, slope = minimize(loss, np.array(solver.uncalibrated)).x
     return float(offset), float(slope)
