@@ -21,8 +21,8 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_750, 145, 14_960
-MOST_FUNCTIONS, MOST_WALKED_FILES = 214, 33
+MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_820, 145, 14_980
+MOST_FUNCTIONS, MOST_WALKED_FILES = 217, 33
 
 
 def test_the_package_and_its_tests_stay_small() -> None:
