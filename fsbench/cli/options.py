@@ -1,4 +1,4 @@
-"""The options of commands that Python has no function for; those of solve, compare and extract are in `evaluation`.
+"""Options of commands that Python has no function for; those of solve, compare, extract and label are in `evaluation`.
 
 The docstring of a model is the help of its command. Nothing heavy is imported, so that help and completion are fast.
 """

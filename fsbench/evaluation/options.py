@@ -140,11 +140,10 @@ class InPython(Options):
 
 
 class Base(Options):
-    base: Path | None = for_experts(
-        None,
-        "Feature file of the same backbone whose base classes to use; pool: each task's own images.",
-        metavar="FILE",
-    )
+    base: Path | None = of_method(
+        None, "Feature file of the same backbone whose base classes to use; pool: each task's own images.",
+        metavar="FILE|pool",
+    )  # fmt: skip
 
 
 class Comparing(Sampling, Configuring, Measuring, Computing, Force, ImageFolders):

@@ -29,8 +29,8 @@ def check_pool(images: int) -> None:
     if images < ENOUGH:
         raise FsbenchError(
             f"A pool of {images} images is too small to replace base classes: from about {ENOUGH} on it is worth it.",
-            "Use more --queries, base classes of another feature file with --base FILE, or a method that needs none, "
-            "such as lda:ridge.",
+            f"Use at least {ENOUGH - images} more --queries, base classes of another feature file with --base FILE, or "
+            "a method that needs none, such as lda:ridge.",
         )
 
 

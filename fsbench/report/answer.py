@@ -162,7 +162,7 @@ def _too_few(winners: dict[str, Cell]) -> str:
     means = sorted(cell.value.mean for cell in winners.values())
     tasks, record = min(cell.record.tasks for cell in winners.values()), next(iter(winners.values())).record
     whole = record.run.protocol.ways in (ALL, len(record.class_names)) and tasks < FEW_TASKS
-    more = "Intervals are those over classes: more tasks help little." if whole else ""
+    more = f"From --tasks {FEW_TASKS} on, intervals are for more tasks of these classes alone." if whole else ""
     return (
         f"{tasks:,} {'task is' if tasks == 1 else 'tasks are'} too few to tell the methods apart: {means[-1]:.1f} % "
         f"beside {means[0]:.1f} % may be chance. {more or f'Use more: --tasks {max(1000, 10 * tasks)}.'}"

@@ -182,7 +182,7 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
     for one in unranked(comparison) if gaps else []:
         yield Note("; ".join([f"without a rank: {one.method}, which lacks {one.missing}", *one.commands]))
     if any(difference_text(result).startswith("(") for result in results):
-        test = "the same test, Holm-corrected over all differences to it"
+        test = "paired test, 5 %, Holm-corrected over all differences to it"
         yield Note(f"(…): not significantly different from {comparison.baseline} ({test})")
     if any(result.over_classes_difference for result in results):
         yield Note("(…) in differences for new classes: the interval includes 0")

@@ -85,7 +85,7 @@ class Group:
         """`1 task`, `10,000 tasks`, `100 to 300 tasks`, and where intervals do not come from their spread."""
         most = [self.tasks(column) for _, column in self.cells]
         counts = sorted({min(most), max(most)})
-        by_classes = " (tasks or classes, the wider)" if counts[0] < FEW_TASKS else ""
+        by_classes = " (intervals over tasks or classes, the wider)" if counts[0] < FEW_TASKS else ""
         return f"{' to '.join(f'{count:,}' for count in counts)} {'task' if counts == [1] else 'tasks'}{by_classes}"
 
     @property
@@ -105,6 +105,7 @@ class Comparison:
     baseline: str
     tasks: int
     others: Sequence[Comparison] = field(default=(), repr=False)  # of the same runs, in further metrics
+    cut: tuple[str, ...] = ()  # labels of methods with more tasks than most, of which only these are shown
 
     @property
     def in_all_metrics(self) -> list[Comparison]:
@@ -152,7 +153,10 @@ class Comparison:
         told = (
             "different features or base classes under one name; if one replaced another, older records are out of date"
         )
-        return [f"{name}: {told}" for name in states] + warning_lines(
+        lines = [f"{name}: {told}" for name in states]
+        if self.cut:
+            lines.append(f"cut to the first tasks, which most methods have: {', '.join(self.cut)}")
+        return lines + warning_lines(
             (group.title if len(self.groups) > 1 else "", entry.label, column.title, cell.warnings)
             for group in self.groups
             for entry in self.entries
@@ -184,10 +188,11 @@ def compare_records(
     table order.
     """
     _check_tasks(runs)
-    runs = _cut_to_common_tasks(runs)
+    whole, runs = runs, _cut_to_common_tasks(runs)
+    cut = dict.fromkeys(key[1] for key, record in whole.items() if record.tasks > runs[key].tasks)
     order = labels, columns, baseline
     first, *others = (_in_metric(runs, *order, one, with_published, over_classes) for one in metrics)
-    return replace(first, others=others)
+    return replace(first, others=others, cut=tuple(cut))
 
 
 def _check_tasks(runs: Runs) -> None:

@@ -1,4 +1,4 @@
-"""Metrics: functions of what was predicted, the true labels and the confidence. A new one is a function and a row."""
+"""Metrics: functions of predicted and true labels and confidence. A new one: a function, a row, a name in options."""
 
 from __future__ import annotations
 
