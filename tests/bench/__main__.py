@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 
 from tests.bench import solver
 from tests.bench.measure import Measure
-from tests.bench.solver import against_the_machine, as_the_problem_grows, each_method, keeping_answers, large_tasks
+from tests.bench.solver import against_the_machine, each_method, keeping_answers, large_tasks
 from tests.bench.stages import extraction, listing, scatter, start, training
 
 CASES: dict[str, Callable[[bool], list[Measure]]] = {
     "solver": lambda quick: against_the_machine(1_000 if quick else 10_000, 1 if quick else 3),
     "answers": lambda quick: keeping_answers(500, 1, 64) if quick else keeping_answers(10_000, 5),
-    "growth": lambda quick: as_the_problem_grows(128 if quick else 1_024, 1 if quick else 3),
     "methods": lambda quick: each_method(100 if quick else 1_000, 1 if quick else 3),
     "large": lambda quick: large_tasks(20, 200, names=["ncm"]) if quick else large_tasks(400, 10_000),
     "largest": lambda quick: large_tasks(1_000, 50_000),

@@ -13,7 +13,6 @@ BOUNDS = {
     "compare four methods": 1.3,
     "draw tasks": 5.0,
     "keep answers": 1.05,
-    "growth": 1.3,
     "time of a large task": 3.0,
     "memory of a large task": 4.0,
     "scatter, from disk": 2.0,

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -144,52 +143,16 @@ def gram_products(tasks: int, material: Material) -> None:
             torch.bmm(x, x.mT)
 
 
-GROWTH: dict[str, tuple[int, ...]] = {
-    "tasks": (100, 300, 1_000, 3_000, 10_000),
-    "queries": (25, 75, 150, 300),
-    "ways": (5, 10, 20, 50, 100),
-    "shots": (1, 5, 10, 20),
-    "features": (64, 160, 320, 640, 1_280, 2_048),
-}
-
-USUAL = {"tasks": 1_000, "queries": 75, "ways": 5, "shots": 1, "features": 640}
-
-
-@one_core()
-def as_the_problem_grows(tasks: int, repeats: int) -> list[Measure]:
-    """Time of BAVARDAGE as one thing grows, relative to its arithmetic at the speed of batched matrix products.
-
-    The arithmetic is that of all tasks and of the sphering of all images, which they share.
-    """
-    method, usual, many = Bavardage(), mini_like(), mini_like(classes=100)
-    times, operations = {}, {}
-    for axis, values in GROWTH.items():
-        for x in values:
-            material = mini_like(x) if axis == "features" else many if axis == "ways" else usual
-            protocol = replace(TASK, **{axis: x}) if axis in ("queries", "ways", "shots") else TASK  # type: ignore[arg-type]
-            count = x if axis == "tasks" else tasks
-            solved = in_turns(
-                repeats,
-                time.process_time,
-                products=partial(gram_products, tasks, usual),
-                solver=partial(solve, [method], material, count, protocol),
-            )
-            speed = 2 * tasks // BLOCK * BLOCK * gram_operations(usual) / solved["products"]
-            times[axis, x] = solved["solver"] * speed
-            operations[axis, x] = count * arithmetic(method, material, protocol) + embedding(method, material)
-    against = "its arithmetic at the speed of matrix products"
-    ratios = {key: times[key] / operations[key] for key in times}
-    worst = max(ratio for (axis, x), ratio in ratios.items() if x >= USUAL[axis]) / ratios["tasks", USUAL["tasks"]]
-    return [
-        *(Measure(f"solve bavardage, {x:,} {axis}", against, ratio) for (axis, x), ratio in ratios.items()),
-        Measure("growth", "the usual task; the largest from its size on", worst),
-    ]
-
-
 def on_features() -> list[str]:
     """The methods that need features alone, neither images nor text."""
     facts = {name: method_class(name).info for name in METHODS}
     return [name for name, info in facts.items() if not info.network and info.text != "needed"]
+
+
+def fast_methods() -> list[str]:
+    """The fast ones of them, and variants of BAVARDAGE."""
+    fast = [name for name in on_features() if method_class(name).info.cost == "fast"]
+    return [*fast, "bavardage:released", "bavardage:transport", "bavardage:weighted"]
 
 
 def each_method(tasks: int, repeats: int) -> list[Measure]:
@@ -225,6 +188,7 @@ _FEWER_STEPS: dict[str, dict[str, Any]] = {
     "tim-adm": {"steps": 8},
     "paddle": {"steps": 8},
     "bavardage:transport": {"km_steps": 1, "steps": 1},
+    "bavardage:weighted": {"km_steps": 1, "steps": 1},
 }
 
 
@@ -233,36 +197,42 @@ def large_tasks(ways: int, queries: int, dimension: int = 512, names: Sequence[s
 
     Each runs in a process of its own, whose memory includes Python, torch and all features.
     """
-    fast = [name for name in on_features() if method_class(name).info.cost == "fast"]
-    names = names or [*fast, "bavardage:released", "bavardage:transport", "bavardage:weighted"]
+    names = names or fast_methods()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        taken = list(pool.map(partial(_large_task, ways, queries, dimension), names))
+        taken = list(pool.map(partial(large_task, ways, queries, dimension), names))
     size = f"{ways:,} classes, {queries:,} queries, {dimension} features"
     each = zip(names, taken, strict=True)
     return [
-        *(Measure(f"{size}, {name}", f"its arithmetic; {memory:.2f} GB", ratio) for name, (ratio, memory) in each),
-        Measure("time of a large task", f"its arithmetic; the slowest method, {size}", max(time for time, _ in taken)),
-        Measure("memory of a large task", f"the largest, {size}", max(memory for _, memory in taken), "GB"),
+        *(Measure(f"{size}, {name}", f"its arithmetic; {memory:.2f} GB", ratio) for name, (ratio, memory, _) in each),
+        Measure(
+            "time of a large task", f"its arithmetic; the slowest method, {size}", max(ratio for ratio, *_ in taken)
+        ),
+        Measure("memory of a large task", f"the largest, {size}", max(memory for _, memory, _ in taken), "GB"),
     ]
 
 
 @one_core()
-def _large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[float, float]:
-    """CPU time of a method relative to its arithmetic at the speed of a product of its size, and GB of its process."""
+def large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[float, float, float]:
+    """CPU time of a method relative to its arithmetic at the speed of a product of its size, and GB of its process.
+
+    Last, the seconds of all its steps, those left out by their arithmetic.
+    """
     base = draw_split(64, 2 * dimension // 64, dimension, seed=1)
     novel = draw_split(ways, 1 + queries // ways, dimension)
     material = Material(novel, BaseStatistics.fit(base.features, base.labels))
     (protocol,) = protocols_of(Comparing(protocol="all-way", shots=(1,)))
     plain, options = split_variant(name)
-    options |= _FEWER_STEPS.get(name, {})
-    method = method_class(plain).configure(Context(balanced=False, base=material.base), **options)
+    configure = partial(method_class(plain).configure, Context(balanced=False, base=material.base), **options)
+    method = configure(**_FEWER_STEPS.get(name, {}) if ways * queries * dimension > 1e9 else {})
     started = time.process_time()
     solve([method], material, 1, protocol)
     seconds, memory = time.process_time() - started, peak_memory(CPU) / 1e9
     assigned, rows = torch.ones(ways, len(novel.features)), torch.from_numpy(novel.features)
     products = in_turns(3, time.process_time, product=partial(torch.mm, assigned, rows))["product"]
     speed = 2 * assigned.numel() * dimension / products
-    return seconds * speed / (arithmetic(method, material, protocol, 1) + embedding(method, material)), memory
+    both = method, configure()
+    solved, whole = (arithmetic(each, material, protocol, 1) + embedding(each, material) for each in both)
+    return seconds * speed / solved, memory, seconds * whole / solved
 
 
 def on_a_gpu(tasks: int, names: Sequence[str] = ()) -> list[Measure]:

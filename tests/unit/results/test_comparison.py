@@ -86,7 +86,8 @@ def test_runs_of_unequal_length_are_brought_to_the_tasks_of_most() -> None:
     cell = table.groups[0].cells["ncm", ONE]
     expected = interval(long.per_task[:35] - short.per_task)
     assert cell.difference == Interval(pytest.approx(expected.mean), expected.half_width)  # type: ignore[arg-type]
-    assert table.tasks == 35
+    assert (table.tasks, table.cut) == (35, ("ncm",))
+    assert "cut to the first tasks, which most methods have: ncm" in table.warnings()
     assert cell.value.mean == pytest.approx(long.per_task[:35].mean())
     (table,) = collect([long, short.model_copy(), make_record("pt-map", 0.6, tasks=60)])
     assert table.groups[0].counted_tasks == "60 tasks"
