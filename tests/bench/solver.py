@@ -197,26 +197,27 @@ def large_tasks(ways: int, queries: int, dimension: int = 512, names: Sequence[s
 
     Each runs in a process of its own, whose memory includes Python, torch and all features.
     """
-    names = names or fast_methods()
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        taken = list(pool.map(partial(large_task, ways, queries, dimension), names))
+    taken = by_method((ways, queries, dimension), names)
     size = f"{ways:,} classes, {queries:,} queries, {dimension} features"
-    each = zip(names, taken, strict=True)
+    slowest, most = (max(values) for values in list(zip(*taken.values(), strict=True))[:2])
     return [
-        *(Measure(f"{size}, {name}", f"its arithmetic; {memory:.2f} GB", ratio) for name, (ratio, memory, _) in each),
-        Measure(
-            "time of a large task", f"its arithmetic; the slowest method, {size}", max(ratio for ratio, *_ in taken)
-        ),
-        Measure("memory of a large task", f"the largest, {size}", max(memory for _, memory, _ in taken), "GB"),
+        *(Measure(f"{size}, {name}", f"its arithmetic; {each[1]:.2f} GB", each[0]) for name, each in taken.items()),
+        Measure("time of a large task", f"its arithmetic; the slowest method, {size}", slowest),
+        Measure("memory of a large task", f"the largest, {size}", most, "GB"),
     ]
 
 
-@one_core()
-def large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[float, float, float]:
-    """CPU time of a method relative to its arithmetic at the speed of a product of its size, and GB of its process.
+def by_method(size: tuple[int, ...], names: Sequence[str] = ()) -> dict[str, tuple[float, ...]]:
+    """What `_large_task` measures of every fast method, each in a process of its own."""
+    names = names or fast_methods()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        return dict(zip(names, pool.map(partial(_large_task, size), names), strict=True))
 
-    Last, the seconds of all its steps, those left out by their arithmetic.
-    """
+
+@one_core()
+def _large_task(size: tuple[int, ...], name: str) -> tuple[float, ...]:
+    """CPU time relative to its arithmetic at the speed of a product of its size, GB, and seconds of all steps."""
+    ways, queries, dimension = size
     base = draw_split(64, 2 * dimension // 64, dimension, seed=1)
     novel = draw_split(ways, 1 + queries // ways, dimension)
     material = Material(novel, BaseStatistics.fit(base.features, base.labels))
@@ -238,8 +239,7 @@ def large_task(ways: int, queries: int, dimension: int, name: str) -> tuple[floa
 def on_a_gpu(tasks: int, names: Sequence[str] = ()) -> list[Measure]:
     """What fast methods ask of a GPU, counted on a pretended one."""
     material, measures = mini_like(), []
-    fast = [name for name in on_features() if method_class(name).info.cost == "fast"]
-    for name in names or [*fast, "bavardage:transport", "bavardage:released"]:
+    for name in names or fast_methods():
         plain, options = split_variant(name)
         context = Context(balanced=False, base=material.base, shots=1, alpha=TASK.alpha)
         with PretendedGpu(values=False) as gpu:
