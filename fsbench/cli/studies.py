@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from fsbench.evaluation.tuning import CALIBRATIONS, Search, grid_of, validation_
 from fsbench.evaluation.tuning import tune as search_parameters
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import require_writable, write_text
+from fsbench.options import text_of
 from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save
 from fsbench.report.tables import reproduced_rows, reproduced_tables, sweep_tables, trials_table
@@ -31,7 +32,9 @@ from fsbench.results.studies import SWEEPS, Sweep, Tuned, save_sweep, tuning_pat
 
 def sweep(options: Options) -> None:
     """Measure the curves for every feature file, then print, draw and store them."""
-    plans, name = _plans(options), f"{','.join(options.methods)} over {', '.join(options.over)}"
+    given = "".join(f", {name} = {text_of(value)}" for name, value in options.parameters.items())
+    plans = [replace(plan, title=plan.title + given) for plan in _plans(options)]
+    name = f"{','.join(options.methods)} over {', '.join(options.over)}{given}"
     if options.out:
         check_ending(options.out)
     with open_runner(options) as runner:

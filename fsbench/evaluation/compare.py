@@ -139,7 +139,8 @@ def _choices(spec: Spec, files: Sequence[FeatureFile], base: Base) -> tuple[list
     if name != NO_BASELINE:
         (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
         if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
-            wanted = replace(wanted, options={"t_km": choices[0].options["t_km"]})  # the temperature that both share
+            shared = {"t_km": choices[0].options["t_km"]}  # the temperature of both
+            wanted = replace(wanted, label=f"{wanted.label} t_km={shared['t_km']:g}", options=shared)
         same = (wanted.method, wanted.options)  # may go by another label
         place = next((place for place, choice in enumerate(choices) if (choice.method, choice.options) == same), None)
         if place is None:

@@ -84,7 +84,7 @@ def run_sweep(
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
     title = f"{every[0].source.title}: {name}, {tasks:,} tasks per point"
     points = [record.run.digest for record in records.values()]
-    content = json.dumps([*points, *map(asdict, plans)], sort_keys=True, default=str)
+    content = json.dumps([tasks, *points, *map(asdict, plans)], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     return Sweep(f"{words}-{digest}", title, signature, tuple(panels))
 

@@ -76,9 +76,9 @@ class Search:
         """The method on val tasks."""
         return configure(self.choice, self.source, self.protocol)[0]
 
-    def for_confidence(self) -> Search:
-        """The search for the temperature of the same method, with tuned parameters if it has some."""
-        tuned = self.stored()
+    def for_confidence(self, tuned: Tuned | None = None) -> Search:
+        """The search for the temperature of the same method, with tuned parameters if it has some, or those stored."""
+        tuned = tuned or self.stored()
         options = {**self.choice.options, **(tuned.params if tuned else {})}
         return replace(self, choice=replace(self.choice, options=options), goal="confidence")
 
@@ -206,12 +206,12 @@ def configure_tuned(
     tunable, val = method_class(choice.method).can_tune(), validation_source(file, source.base)
     val = with_pixels(val, choice.network, file, runner) if choice.network and tunable else val
     search = Search(choice, val, protocol, tuning_path(file.path))
-    if tunable and runner.ranks.agree(search.stored) is None:
-        tune(search, grid_of(choice), runner)
-    confident, by_default = search.for_confidence(), replace(search, goal="confidence")
-    if runner.ranks.agree(confident.stored) is None and runner.ranks.agree(by_default.stored):  # of other parameters
-        tune(confident, [Axis("calibration", CALIBRATIONS)], runner)
-    outcomes = [tuned for one in (search, confident) if (tuned := runner.ranks.agree(one.stored))]
+    best = runner.ranks.agree(search.stored) or (tune(search, grid_of(choice), runner) if tunable else None)
+    confident, by_default = search.for_confidence(best), replace(search, goal="confidence")
+    calibrated = runner.ranks.agree(confident.stored)
+    if calibrated is None and runner.ranks.agree(by_default.stored):  # which is of other parameters
+        calibrated = tune(confident, [Axis("calibration", CALIBRATIONS)], runner)
+    outcomes = [tuned for tuned in (best, calibrated) if tuned]
     if not outcomes:
         return None
     chosen: dict[str, Value] = {}

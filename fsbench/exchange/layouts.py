@@ -140,6 +140,8 @@ def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[Part, int]:
         raise FsbenchError(message.lstrip(), "One row per image.")
     if labels.shape == (len(features), 1):
         labels = labels[:, 0]
+    if labels.shape[:1] != features.shape[:1]:
+        raise FsbenchError(f"There are {len(features)} rows of features, but labels of shape {labels.shape}.")
     names, images = _texts(arrays.get("class_names")), _texts(arrays.get("images"))
     count = arrays.get("count", np.array(len(features)))
     rows = int(count.item()) if count.size == 1 and count.dtype.kind in "iu" else -1

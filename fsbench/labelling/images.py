@@ -106,8 +106,9 @@ def class_names(labels: Iterable[str], named: str, reporter: Reporter) -> tuple[
     counts = Counter(labels)
     classes = tuple(sorted({*counts, *names} - {""}))
     for name in (one for one in classes if counts[one] == 1):
-        if near := difflib.get_close_matches(name, {*classes} - {name}, 1, _NEAR_NAME):
-            reporter.warn(f"{name} has one labelled image and {near[0]} a similar name: is it the same class?")
+        others = {one.casefold(): one for one in classes if one != name}
+        if near := difflib.get_close_matches(name.casefold(), others, 1, _NEAR_NAME):
+            reporter.warn(f"{name} has one labelled image and {others[near[0]]} a similar name: is it the same class?")
     if len(classes) < 2:
         hint = f"{_CLASS_FOLDERS} Or name the classes with --classes."
         raise FsbenchError(f"At least two classes are needed, there is {classes[0] if classes else 'none'}.", hint)
@@ -129,6 +130,7 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
         with path.open(encoding="utf-8-sig", newline="") as stream:
             read = list(csv.DictReader(stream))
         rows = [{key.strip().lower(): unguarded(cell or "") for key, cell in row.items() if key} for row in read]
+        rows = [row | {"flag": row["flag"].strip().lower()} if "flag" in row else row for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FsbenchError(f"{path} is neither a folder nor a CSV file: {error}.", _CLASS_FOLDERS) from error
     if not rows or not {"file", "label"} <= rows[0].keys():

@@ -198,11 +198,16 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
     module.__dict__["__text__"] = text
+    known = {*sys.modules}
     try:
         exec(compile(text, path, "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]
         raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
+    beside = (Path(str(getattr(sys.modules[one], "__file__", ""))) for one in {*sys.modules} - known)
+    named = sorted(one.name for one in beside if one.parent == path.parent and one.name.encode() not in text)
+    if named:
+        warnings.warn(f"{path.name} imports {', '.join(named)}, which depends_on should name.", stacklevel=2)
     return module
 
 

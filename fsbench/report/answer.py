@@ -32,10 +32,11 @@ class Answer(NamedTuple):
 def answers(comparison: Comparison, group: Group, columns: Sequence[Column] | None = None) -> list[Answer]:
     """The answers for a feature file: one for all settings, or for parts of them; last, where tasks are too few.
 
-    Settings in which a single method ran are left out.
+    Settings in which a single method ran, or several with the same answers, are left out.
     """
     winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
-    several = [column for column in winners if sum(at == column for _, at in group.cells) > 1]
+    rows = [entry.label for entry in comparison.rows.values()]
+    several = [column for column in winners if sum((label, column) in group.cells for label in rows) > 1]
     parts = _parts([column for column in several if column not in group.undecided], winners)
     each = [(part, method, _use(comparison, group, part, method, winners)) for part, method in parts]
     if unclear := [column for column in several if column in group.undecided]:

@@ -24,13 +24,16 @@ _INSTEAD = ("simpleshot:L2N", "zero-shot")  # where that did not run: without ba
 def labels_of(records: Sequence[Record]) -> list[str]:
     """Labels for the runs of one comparison. No two runs of a setting share one.
 
-    A run is labelled as by `fsbench compare`. Where runs of one name were configured in different ways, those without
-    the default parameters say what was given, or that they were tuned. Where labels are still the same, the parameters
-    that differ are added.
+    A run is labelled as by `fsbench compare`, with parameters given by hand, or that it was blind. Where runs of one
+    name were configured in different ways, those that were tuned say so. Where labels are still the same, what differs
+    is added.
     """
     pairs = [*zip(_names(records), map(_remark, records), strict=True)]
     configurations = Counter(name for name, _ in {*pairs})
-    labels = [f"{name} {remark}" if remark and configurations[name] > 1 else name for name, remark in pairs]
+    labels = []
+    for one, (name, remark) in zip(records, pairs, strict=True):
+        told = configurations[name] > 1 or one.origins.by_hand or one.origins.blind
+        labels.append(f"{name} {remark}" if remark and told else name)
     differing = _differing(records, labels)
     return [
         " ".join([label, *(f"{name}={record.run.params.get(name)}" for name in sorted(differing[label]))])

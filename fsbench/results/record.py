@@ -380,9 +380,9 @@ def save_record(path: Path, record: Record) -> None:
             file.attrs[name] = f"{array.dtype.str} {' '.join(map(str, array.shape))}"
 
 
-def load_record(path: Path) -> Record:
+def load_record(path: str | Path) -> Record:
     """Read and check a record."""
-    with open_hdf5(path, FORMAT, VERSION) as file:
+    with open_hdf5(Path(path), FORMAT, VERSION) as file:
         packed = {name: file[name][()].tobytes() for name in ("record", *_ARRAYS)}
         kinds = {name: str(attribute_of(file, name)) for name in _ARRAYS}
     try:

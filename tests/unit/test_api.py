@@ -122,7 +122,7 @@ def test_arrays_in_memory_give_what_their_file_gives(features: Features) -> None
     assert alone.answers == fsbench.evaluate("simpleshot:L2N", arrays, tasks=10, base=arrays).answers
     val = {**arrays, "val": (features.val.features, features.val.labels)}
     tuned = fsbench.evaluate("soft-kmeans", val, tasks=10, tune=True)
-    assert (tuned.command, tuned.dataset) == ("", "arrays")
+    assert (tuned.command, tuned.dataset, tuned.origins.kind) == ("", "arrays", "tuned")
     assert not [*Path().glob("arrays*")]  # nothing is written next to arrays
 
 

@@ -175,7 +175,7 @@ def test_rows_that_are_not_finite_are_named(tmp_path: Path, value: float) -> Non
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"labels": ROWS.labels[:-1]}, r"got \(12, 5\) and \(11,\)"),
+        ({"labels": np.append(ROWS.labels, 0)}, r"12 rows of features, but labels of shape \(13,\)"),
         ({"labels": ROWS.labels + 0.5}, "labels are float64, expected whole numbers or names"),
         ({"features": ROWS.features[:0], "labels": ROWS.labels[:0]}, "no images at all"),
         ({"features": ROWS.features.astype(int)}, "features are int64 of shape"),

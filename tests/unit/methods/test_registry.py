@@ -138,13 +138,18 @@ def test_a_file_that_changed_or_fails_is_executed_again(own: Path) -> None:
         method_class(f"{own}:One").configure(Context(balanced=False))
 
 
-def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
+def test_the_key_follows_the_file_and_what_it_depends_on(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (method_key(f"{own}:{name}") for name in ("One", "Two"))
     assert one == f"own.py:One@{hashlib.sha256(own.read_bytes()).hexdigest()[:8]}"
     own.with_name("w.npy").write_bytes(b"2")
     assert method_key(f"{own}:One") == one
     assert method_key(f"{own}:Two") != two
     loaded = method_class(f"{own}:One")
+    own.with_name("neighbour_of_own.py").write_text("")
+    own.write_text(f"{OWN}\nimport neighbour_of_own\n")
+    monkeypatch.syspath_prepend(own.parent)
+    with pytest.warns(match=r"own\.py imports neighbour_of_own\.py, which depends_on should name"):
+        method_class(f"{own}:One")
     own.write_text(OWN + "\n")
     assert method_key(f"{own}:One", loaded) == one  # of what was loaded
     assert method_key(f"{own}:One") != one

@@ -162,7 +162,7 @@ def test_badges_and_warnings() -> None:
     rows = {row[0].strip(): row for row in Page(text).rows if len(row) == 6 and "±" in row[1]}
     assert {*rows} == {
         "ncminductive", "simpleshot:L2Ninductive", "pt-mapuniform priortuned", "soft-kmeansno priorbaseline",
-        "bavardagefree priorarticle’s preset", "paddlefree priorset by hand",
+        "bavardagefree priorarticle’s preset", "paddle lambd=3free priorset by hand",
     }  # fmt: skip
     assert "near chance" in text
     assert "warning" in rows["pt-mapuniform priortuned"][1]

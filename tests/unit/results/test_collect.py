@@ -155,6 +155,7 @@ def test_feature_files_are_told_by_content_and_named_apart() -> None:
             ["tim-gd steps=50 rate=0.3", "tim-gd steps=50 rate=0.300004", "tim-gd steps=1000"],
         ),
         ([("a.py:M@00", {}, {}), ("a.py:M@11", {}, {})], ["a.py:M@00", "a.py:M@11"]),
+        ([("bavardage", {"tau": 0.02}, {"given": ["tau"]})], ["bavardage tau=0.02"]),
     ],
 )
 def test_labels(runs: list[tuple[str, dict[str, object], dict[str, Any]]], expected: list[str]) -> None:
