@@ -113,7 +113,7 @@ def training(repeats: int, batches: int = 8, width: float = 24) -> list[Measure]
 FIRST_ANSWERS = (
     ("fsbench --help", ("--help",), "typer"),
     ("fsbench solve --tasks 100", ("solve", "features.h5", "--tasks", "100", "--force"), "torch"),
-    ("fsbench doctor", ("doctor",), "torch"),
+    ("fsbench doctor", ("doctor",), "torchvision"),
     ("fsbench report of 200 records", ("report", "records"), "torch"),
     ("completion of an option", (), "typer"),
 )
