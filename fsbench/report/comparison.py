@@ -103,7 +103,9 @@ def _tables_of_metric(comparison: Comparison) -> list[Table]:
         for number, (heading, text_of) in enumerate(_views(comparison, group)):
             rows = []
             for title, entry in comparison.rows.items():
-                marks = (" †" if entry.tuned else "") + (" ‡" if entry.facts.elsewhere else "")
+                alike = [one for one in comparison.entries if entry.label in (one.label, one.same_as)]
+                marks = " †" if any(one.tuned for one in alike) else ""
+                marks += " ‡" if any(one.facts.elsewhere for one in alike) else ""
                 fewer = f" ({entry.fewer})" if entry.fewer else ""
                 results = [
                     (group.cells.get((entry.label, one)), one not in group.undecided) for one in comparison.columns
