@@ -27,21 +27,26 @@ class Answer(NamedTuple):
     method: str  # the title of its row; empty where the tasks are too few to tell
     where: str  # the settings in words, if there are others
     text: str
+    columns: tuple[Column, ...] = ()  # the settings
 
 
-def answers(comparison: Comparison, group: Group, columns: Sequence[Column] | None = None) -> list[Answer]:
+def answers(
+    comparison: Comparison, group: Group, columns: Sequence[Column] | None = None, prefer: str = ""
+) -> list[Answer]:
     """The answers for a feature file: one for all settings, or for parts of them; last, where tasks are too few.
+
+    Of tied methods the one to `prefer` is named.
 
     Settings in which a single method ran, or several with the same answers, are left out.
     """
     winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
     rows = [entry.label for entry in comparison.rows.values()]
     several = [column for column in winners if sum((label, column) in group.cells for label in rows) > 1]
-    parts = _parts([column for column in several if column not in group.undecided], winners)
+    parts = _parts([column for column in several if column not in group.undecided], winners, prefer)
     each = [(part, method, _use(comparison, group, part, method, winners)) for part, method in parts]
     if unclear := [column for column in several if column in group.undecided]:
         each.append((unclear, "", _too_few(winners[unclear[0]])))
-    return [Answer(method, _where(part) if len(each) > 1 else "", text) for part, method, text in each]
+    return [Answer(method, _where(part) if len(each) > 1 else "", text, (*part,)) for part, method, text in each]
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -103,20 +108,21 @@ def _winners(comparison: Comparison, group: Group, column: Column) -> dict[str, 
     return {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
 
 
-def _parts(columns: list[Column], winners: Winners) -> list[tuple[list[Column], str]]:
+def _parts(columns: list[Column], winners: Winners, prefer: str) -> list[tuple[list[Column], str]]:
     """The settings in as few parts as share a method that is the best or tied with it, and that method."""
-    if not columns or (method := _common(columns, winners)):
+    if not columns or (method := _common(columns, winners, prefer)):
         return [(columns, method)] if columns else []
     parts = [[one for one in columns if one.mix_title == mix] for mix in dict.fromkeys(c.mix_title for c in columns)]
     parts = parts if len(parts) > 1 else [[column] for column in columns]
-    return [one for part in parts for one in _parts(part, winners)]
+    return [one for part in parts for one in _parts(part, winners, prefer)]
 
 
-def _common(columns: Sequence[Column], winners: Winners) -> str:
+def _common(columns: Sequence[Column], winners: Winners, prefer: str) -> str:
     """The method that wins or ties in all of these settings, the one that is most often the best; or none."""
     first, *others = (winners[column] for column in columns)
     common = [title for title in first if all(title in more for more in others)]
-    return max(common, key=lambda title: sum(winners[column][title].best for column in columns), default="")
+    often = max(common, key=lambda title: sum(winners[column][title].best for column in columns), default="")
+    return prefer if prefer in common else often
 
 
 def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method: str, winners: Winners) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 import fsbench
 from fsbench.report import comparison as texts
-from fsbench.report.answer import answers, headline, in_short, is_significant, setting_words, unranked
+from fsbench.report.answer import Answer, answers, headline, in_short, is_significant, setting_words, unranked
 from fsbench.report.plots.comparison import clipped_axis
 from fsbench.report.plots.style import INK
 from fsbench.report.writers import interval_text, render_template
@@ -90,11 +90,12 @@ def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
         SimpleNamespace(
             anchor=f"{anchor}-g{number}",
             group=group,
-            answers=answers(comparison, group) if group else [],
+            answers=overall,
             short=in_short(comparison, group) if group else "",
-            panels=[_panel(comparison, group, column) for column in _common_columns(comparison, group)],
+            panels=[_panel(comparison, group, column, overall) for column in _common_columns(comparison, group)],
         )
         for number, group in enumerate([*comparison.groups, *([None] if averaged else [])], start=1)
+        for overall in [answers(comparison, group) if group else []]
     ]
     return SimpleNamespace(
         anchor=anchor, heading=heading, comparison=comparison, blocks=blocks, unranked=unranked(comparison)
@@ -107,8 +108,9 @@ def _common_columns(comparison: Comparison, group: Group | None) -> list[Setting
     return [column for column in comparison.columns if all(column in columns for columns in ran)]
 
 
-def _panel(comparison: Comparison, group: Group | None, column: Setting) -> SimpleNamespace:
-    """The ranking in one setting: of one feature file, or over all of them."""
+def _panel(comparison: Comparison, group: Group | None, column: Setting, overall: Sequence[Answer]) -> SimpleNamespace:
+    """The ranking in one setting: of one feature file, or over all of them; what to use is as in the answer to all."""
+    prefer = next((one.method for one in overall if column in one.columns), "")
     board = leaderboard(comparison, [group] if group else None, [column])
     results = [row.standings[0].cell for row in board.rows if group and row.standings[0]]
     return SimpleNamespace(
@@ -116,7 +118,7 @@ def _panel(comparison: Comparison, group: Group | None, column: Setting) -> Simp
         axis=clipped_axis([cell.value for cell in results]) if results else None,
         published=any(cell.published for cell in results),
         marked=bool(group and column not in group.undecided),
-        answers=answers(comparison, group, [column]) if group else [],
+        answers=answers(comparison, group, [column], prefer) if group else [],
         absent=sorted(comparison.rows.keys() - {row.title for row in board.rows}),
     )  # fmt: skip
 

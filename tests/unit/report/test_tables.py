@@ -126,6 +126,7 @@ def test_ties_are_named_and_explained_where_means_do_not_show_them() -> None:
     assert {label: cell.tied for (label, _), cell in table.groups[0].cells.items()}["tim-gd"]
     assert "use ncm" in sentences(table)[0]
     assert "It is the best, tied with tim-gd" in sentences(table)[0]
+    assert answers(table, table.groups[0], prefer="tim-gd")[0].method == "tim-gd"
     assert "a method without * may have a higher mean" in render(table, "rich")
 
 
