@@ -145,15 +145,9 @@ class Verifier:
             if network := method_type.info.network_for(run.params):
                 source = with_pixels(source, network, file, self.runner)
             method = _configured(method_type, run, source.image_network)
-            named = record.class_names, record.method.title, record.method.assumes
-            if named != (
-                source.split.class_names,
-                method.info.title,
-                method.info.assumes(run.params, run.protocol.alpha),
-            ):
-                raise FsbenchError(
-                    "its names of classes or facts of the method are not those of its features and method"
-                )
+            facts = method.info.title, method.info.assumes(run.params, run.protocol.alpha)
+            if (record.class_names, record.method.title, record.method.assumes) != (source.split.class_names, *facts):
+                raise FsbenchError("its names of classes or facts of its method are not those of its features")
         except FsbenchError as error:
             advance(self.count(record))
             return Verdict(record, reason=error.message)
