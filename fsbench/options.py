@@ -167,6 +167,10 @@ class Options(BaseModel):
 
     def command(self, name: str) -> str:
         """The command line that gives these options: `fsbench solve features/mini-wrn.h5 --shots 1`."""
+        return f"fsbench {name} {self.words()}".strip()
+
+    def words(self) -> str:
+        """The same without the name of the command."""
         arguments: list[str] = []
         options: list[str] = []
         for place, field in type(self).model_fields.items():
@@ -181,7 +185,7 @@ class Options(BaseModel):
                 arguments += words
             else:
                 options += [part for word in words for part in (spelling(place, field), word)]
-        return shlex.join(["fsbench", name, *arguments, *options])
+        return shlex.join([*arguments, *options])
 
 
 def text_of(value: Any) -> str:

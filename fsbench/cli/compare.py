@@ -12,7 +12,7 @@ from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
 from fsbench.io.files import write_text
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE
+from fsbench.methods.registry import usual_baseline
 from fsbench.report.comparison import ComparisonTable, render
 from fsbench.results.leaderboard import best_first
 
@@ -41,8 +41,7 @@ def _check_watched(watched: str, spec: Spec, files: Sequence[FeatureFile]) -> No
     labels = [choice.label for choice in spec.methods]
     if watched not in labels:
         raise UsageError("fail_if_worse", f"expected one of {', '.join(labels)}, got {watched!r}")
-    usual = BASELINE if all("base" in file.splits for file in files) else BASELINE_WITHOUT_BASE
-    if watched == (spec.baseline or usual):
+    if watched == (spec.baseline or usual_baseline(base=all("base" in file.splits for file in files))):
         raise UsageError("fail_if_worse", f"{watched} is the baseline itself", "Name another one with --baseline.")
 
 

@@ -16,7 +16,6 @@ from fsbench.evaluation.tuning import configure_tuned, grid_of
 from fsbench.features.store import FeatureFile
 from fsbench.methods import registry
 from fsbench.methods.pool import ENOUGH, POOL
-from fsbench.methods.registry import BASELINE, BASELINE_WITHOUT_BASE, BASELINE_WITHOUT_SHOTS, DEFAULT_WITHOUT_BASE
 from fsbench.reporter import Reporter
 from fsbench.results.collect import add_records
 from fsbench.results.comparison import Comparison, Runs, compare_records
@@ -42,9 +41,9 @@ def compare(
     if base == POOL and spec.tune:
         raise UsageError("tune", "parameters are tuned with base classes, and --base pool does without; choose one")
     if spec.by_default and base is None and (without := [file.path for file in files if "base" not in file.splits]):
-        spec = replace(spec, methods=tuple(parse_methods(DEFAULT_WITHOUT_BASE)))
+        spec = replace(spec, methods=tuple(parse_methods(registry.DEFAULT_WITHOUT_BASE)))
         runner.reporter.say(
-            f"{without[0]} has no base classes: comparing {', '.join(DEFAULT_WITHOUT_BASE)}, which need none. "
+            f"{without[0]} has no base classes: comparing {', '.join(registry.DEFAULT_WITHOUT_BASE)}, which need none. "
             f"For others, such as bavardage:weighted, which fsbench label uses, add --base FILE, or --base pool where "
             f"tasks have about {ENOUGH} images or more."
         )
@@ -134,11 +133,11 @@ def _choices(spec: Spec, files: Sequence[FeatureFile], base: Base) -> tuple[list
     if name is None:
         without_shots = not all(protocol.shots for protocol in spec.protocols)
         without_base = base is None and any("base" not in file.splits for file in files)
-        name = BASELINE_WITHOUT_SHOTS if without_shots else BASELINE_WITHOUT_BASE if without_base else BASELINE
+        name = registry.usual_baseline(base=not without_base, shots=not without_shots)
     place = None
     if name != NO_BASELINE:
         (wanted,) = [choice for choice in choices if choice.label == name] or parse_methods(name)
-        if len(choices) == 1 and wanted.method == BASELINE and "t_km" in choices[0].options:
+        if len(choices) == 1 and wanted.method == registry.BASELINE and "t_km" in choices[0].options:
             shared = {"t_km": choices[0].options["t_km"]}  # the temperature of both
             wanted = replace(wanted, label=f"{wanted.label} t_km={shared['t_km']:g}", options=shared)
         same = (wanted.method, wanted.options)  # may go by another label

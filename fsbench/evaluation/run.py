@@ -214,8 +214,8 @@ class Runner:
         assert self.results is not None
         path, stored = record_path(self.results, record), None
         with only_writer(path, waiting=lambda sentence: None):
-            with suppress(FsbenchError):  # none, or damaged
-                stored = load_record(path)
+            with suppress(FsbenchError):  # damaged
+                stored = load_record(path) if path.exists() else None
             longer = stored is not None and stored.tasks > record.tasks
             if not longer or (self.force and stored and stored.first(record.tasks).answers != record.answers):
                 save_record(path, record)

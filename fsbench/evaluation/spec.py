@@ -190,7 +190,7 @@ def command_of(file: Path, of_method: Mapping[str, Any], protocol: TaskProtocol,
     """
     unbalanced = not protocol.equal or len(protocol.preset.mixes) == 1
     of_tasks = Solve(features=[file], unbalanced=unbalanced, **options_of(protocol), **others).command("solve")
-    return of_tasks, Solve(**of_method).command("solve").removeprefix("fsbench solve").strip()
+    return of_tasks, Solve(**of_method).words()
 
 
 def options_of(protocol: TaskProtocol) -> dict[str, Any]:

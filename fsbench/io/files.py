@@ -191,8 +191,8 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
 
     The lock is the kernel's, on a hidden file beside `path`: it ends with the process, so a lock file that is left
     behind blocks nobody. Where a file system has no locks, nothing is locked. Temporary files of killed writers of
-    this file are removed. Another writer is an error; with `waiting`, which is called once with a
-    sentence, this one waits until the other is done.
+    this file are removed. Another writer is an error; with `waiting`, which is called once with a sentence, this one
+    waits until the other is done.
     """
     side = path.parent / f".{path.name}.lock"
     lock = FileLock(side, mode=_EVERYBODY, fallback_to_soft=False)

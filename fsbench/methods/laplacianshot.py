@@ -84,9 +84,8 @@ def nearest_queries(query: Tensor, neighbours: int) -> Tensor:
     Departs from the article: not symmetric, as in the programs. Departs from the programs: a query is never its own
     neighbour, also when others coincide with it.
     """
-    return nearest(query, query, neighbours, itself=True, closeness=lambda *rows: -squared_distances(*rows))[1].movedim(
-        2, 0
-    )
+    closeness = lambda *rows: -squared_distances(*rows)  # noqa: E731
+    return nearest(query, query, neighbours, itself=True, closeness=closeness)[1].movedim(2, 0)
 
 
 def sum_of_neighbours(assigned: Tensor, nearest: Tensor) -> Tensor:

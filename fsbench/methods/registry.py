@@ -73,6 +73,11 @@ def installed_info(name: str) -> MethodInfo | None:
     return _load(_plugins()[name]).info if name in _plugins() else None
 
 
+def usual_baseline(*, base: bool, shots: bool = True) -> str:
+    """What others are compared to unless told otherwise, with or without base classes and labelled images."""
+    return BASELINE_WITHOUT_SHOTS if not shots else BASELINE if base else BASELINE_WITHOUT_BASE
+
+
 def installed_versions() -> dict[str, int]:
     """The versions of the methods of fsbench."""
     return {name: info.version for name, info in _FACTS.items()}

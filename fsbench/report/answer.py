@@ -35,9 +35,8 @@ def answers(
 ) -> list[Answer]:
     """The answers for a feature file: one for all settings, or for parts of them; last, where tasks are too few.
 
-    Of tied methods the one to `prefer` is named.
-
-    Settings in which a single method ran, or several with the same answers, are left out.
+    Settings in which a single method ran, or several with the same answers, are left out. Of tied methods, the one to
+    `prefer` is named.
     """
     winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
     rows = [entry.label for entry in comparison.rows.values()]

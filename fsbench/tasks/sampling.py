@@ -151,9 +151,7 @@ def _checked(protocol: TaskProtocol, sizes: Ints) -> Ints:
     if ways + protocol.unknown > classes:
         asked = f"{ways} ways" + (f" and {protocol.unknown} unknown classes" if protocol.unknown else "")
         most = classes - protocol.unknown
-        hint = (
-            f"Use --ways {most} or fewer." if most > 1 else "Use fewer --unknown classes." if protocol.unknown else ""
-        )
+        hint = f"Use --ways {most} or fewer." if most > 1 else "Use a split with more classes, or fewer --unknown ones."
         raise FsbenchError(f"{asked} asked for, but the split has {classes} classes.", hint)
     held = ends(protocol.present or ALL, ways)[1] + protocol.unknown
     if held - protocol.unknown > ways:
