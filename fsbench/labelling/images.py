@@ -105,10 +105,12 @@ def class_names(labels: Iterable[str], named: str, reporter: Reporter) -> tuple[
     names = [name.strip() for name in (named.splitlines() if is_file else named.split(","))]
     counts = Counter(labels)
     classes = tuple(sorted({*counts, *names} - {""}))
-    for name in (one for one in classes if counts[one] == 1):
-        others = {one.casefold(): one for one in classes if one != name}
-        if near := difflib.get_close_matches(name.casefold(), others, 1, _NEAR_NAME):
-            reporter.warn(f"{name} has one labelled image and {others[near[0]]} a similar name: is it the same class?")
+    lonely = [name for name in classes if counts[name] == 1]
+    folded = {name.casefold(): name for name in sorted(classes, key=lambda one: counts[one])}
+    for name in lonely if 2 * len(lonely) < len(classes) else ():  # where most have more, it may be misspelt
+        near = difflib.get_close_matches(name.casefold(), folded, 2, _NEAR_NAME)
+        for other in [folded[one] for one in near if folded[one] != name][:1]:
+            reporter.warn(f"{name} has one labelled image and {other} a similar name: is it the same class?")
     if len(classes) < 2:
         hint = f"{_CLASS_FOLDERS} Or name the classes with --classes."
         raise FsbenchError(f"At least two classes are needed, there is {classes[0] if classes else 'none'}.", hint)

@@ -40,9 +40,6 @@ class Adam:
         return x - self.rate * (self.m / (1 - 0.9**self.t)) / (np.sqrt(self.v / (1 - 0.999**self.t)) + 1e-8)
 
 
-# ---- losses, for complex arguments too ----
-
-
 def complex_softmax(logits: NDArray[Any]) -> NDArray[Any]:
     e = np.exp(logits - logits.real.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
@@ -78,9 +75,6 @@ def head_gradient(x: Floats, labels: Ints, w: Floats, temperature: float, terms:
 
     slope = derivative(loss, head_logits(x, w, temperature))  # (N, K)
     return np.asarray(temperature * (slope.T @ x - slope.sum(axis=0)[:, None] * w))
-
-
-# ---- methods ----
 
 
 def head(x: Floats, labels: Ints, ways: int, *, terms: Terms, order: float = 1.0, rate: float, steps: int) -> Floats:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from fsbench.labelling import solve
+from fsbench.labelling.images import class_names
 from fsbench.labelling.solve import NEAR, Solver, answers, calibrate, folds, hide_in_turn, near_duplicates, suggest
+from fsbench.reporter import Reporter
 
 Clusters = tuple[torch.Tensor, torch.Tensor, np.ndarray]
 
@@ -135,3 +137,8 @@ def test_suggestions_are_greedy_and_of_different_kinds() -> None:
         expected.append(int(np.argmax(gains)))
     assert chosen == expected
     assert {true[one] for one in chosen[:2]} == {1, 2}  # both doubtful classes, before any of them again
+
+
+def test_a_class_of_one_image_that_is_named_like_another_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
+    class_names(["bear", *["Bear"] * 4, *["cat"] * 4], "", Reporter())
+    assert "bear has one labelled image and Bear a similar name" in capsys.readouterr().err
