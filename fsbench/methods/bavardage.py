@@ -82,12 +82,13 @@ class Bavardage(Method):
     steps: Count = 5  # iterations of variational Bayes
     km_steps: Count = 5  # iterations of Soft-KMEANS
     # The following are not the article's, their defaults are.
-    # λ, what a query counts in the centroids; a labelled image counts 1. `auto`: min(1, 0.4 √(15 K / Q)), twice that
+    # λ, what a query counts in the centroids; a labelled image counts 1. `auto`: min(1, 0.4 √(15 K ω / Q)), twice 0.4
     # for equal class sizes
     query_weight: Share | Literal["auto"] = 1.0
     # `product`: Soft-KMEANS times the nearest class mean of the sphered support
     start: Literal["soft-kmeans", "product"] = "soft-kmeans"
-    # c: what favours large classes is weighted by ω = min(1, c/(K−1)), and by more where classes look absent
+    # c: with more than c + 1 classes, what favours large ones counts less, by ω = min(1, c/(K−1)), and what is not
+    # labelled too: β_o and `auto` λ by √ω
     size_terms: Annotated[float, Field(gt=0)] = math.inf
     # m_o: the `base` mean, 0; or the mean of the queries, as far as the `task` lies off the base mean
     prior_mean: Literal["base", "task"] = "base"
@@ -105,7 +106,7 @@ class Bavardage(Method):
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
-        starts_from="soft-kmeans", version=3,  # 2: `weighted` did not look for absent classes
+        starts_from="soft-kmeans", version=4,  # 3: `weighted` trusted queries of many classes as those of five
     )  # fmt: skip
 
     @classmethod
@@ -200,9 +201,10 @@ class Bavardage(Method):
         same for every class, and those that favour large classes have the weight ω (B, 1, 1).
         """
         dimension, weighted = assigned.shape[1] - 1, weight * assigned  # d = K − 1, and λ o
-        beta = self.beta + clusters.count(weighted)  # (B, K, 1)
+        prior = self.beta * math.sqrt(self._flat(assigned.shape[1]))  # β_o
+        beta = prior + clusters.count(weighted)  # (B, K, 1)
         if share is not None:
-            weighted = weighted + self.beta * share / assigned.shape[2]  # with β_o m_o
+            weighted = weighted + prior * share / assigned.shape[2]  # with β_o m_o
         similarity, squared = clusters.centroids(weighted, beta)  # ⟨x'_q, m'_k⟩ and ‖m'_k‖²
         samples = clusters.support.shape[2] + weight * assigned.shape[2]
         precision = _learned_precision(clusters, weighted, beta, samples) if isinstance(self.tau, str) else self.tau
@@ -210,10 +212,15 @@ class Bavardage(Method):
         return large * sizes + precision * (similarity - squared / 2)
 
     def _weight(self, ways: int, queries: int, *, equal: bool) -> float:
-        """λ: the trust in queries falls with the root of their number per class."""
+        """λ: the trust in queries falls with the root of their number, per class up to c + 1 classes."""
         if isinstance(self.query_weight, str):
-            return min(1.0, TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries))
+            trust = TRUST["equal" if equal else "free"]
+            return min(1.0, trust * math.sqrt(15 * ways * self._flat(ways) / queries))
         return float(self.query_weight)
+
+    def _flat(self, ways: int) -> float:
+        """ω of a task whose classes are all there: 1 up to c + 1 classes, then c / (K − 1)."""
+        return min(1.0, self.size_terms / max(1, ways - 1))
 
     def _trust_in_sizes(self, assigned: Tensor) -> Tensor | float:
         """ω, (B, 1, 1), from the assignments (B, K, Q) of the start.
@@ -228,8 +235,8 @@ class Bavardage(Method):
         values = self.prior_alpha + 1, ways * self.prior_alpha + 1
         one, every = (torch.digamma(assigned.new_full((1, 1, 1), value)) for value in values)
         excess = (divergence_from_equal(assigned) / (one - every + math.log(ways)) - 1).clamp_min(0.0)
-        flat, few = min(1.0, self.size_terms / (ways - 1)), min(1.0, self.size_terms * ways / queries)
-        return torch.clamp_max(flat + few * excess, 2.0)
+        few = min(1.0, self.size_terms * ways / queries)
+        return torch.clamp_max(self._flat(ways) + few * excess, 2.0)
 
     def _log_mixing(self, clusters: Clusters, count: Tensor) -> Tensor:
         """E[log π_k] = ψ(α_k) − ψ(Σ_j α_j) of Eq. 5 with α_k = α_o + N_k of Eq. 3, (B, K, 1)."""

@@ -38,11 +38,12 @@ def bavardage(
         o = np.concatenate([known, normalised(product[len(known) :])])
     centre = prior_mean(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), len(known), given)
     large = trust_in_sizes(o[len(known) :], given)
+    prior = given.beta * min(1.0, given.size_terms / d) ** 0.5  # β_o
     for _ in range(given.steps):
-        u = plda(sphered - centre, o * weight, gamma=given.beta)  # from m_o, which is then 0
+        u = plda(sphered - centre, o * weight, gamma=prior)  # from m_o, which is then 0
         count = o.sum(axis=0)  # N_k
         alpha = given.prior_alpha + count - (known.sum(axis=0) if given.variant == "released" else 0)  # Eq. 3
-        beta = given.beta + (o * weight).sum(axis=0)
+        beta = prior + (o * weight).sum(axis=0)
         m = (o * weight).T @ u / beta[:, None]
         log_pi = digamma(alpha) - digamma(alpha.sum()) if given.mixing == "learned" else 0
         constant = 0.5 * d * np.log(tau) - 0.5 * d * np.log(2 * np.pi)  # Λ = τ I
@@ -52,10 +53,14 @@ def bavardage(
 
 
 def query_weight(given: Bavardage, equal: bool, ways: int, queries: int) -> float:
-    """λ: a number, or 0.4 (equal sizes: 0.8) at 15 queries per class, falling with the root of their number."""
+    """λ: a number, or 0.4 (equal sizes: 0.8) at 15 queries per class, falling with the root of their number.
+
+    With more than c + 1 classes, it also falls with the root of K − 1.
+    """
     if given.query_weight != "auto":
         return float(given.query_weight)
-    return float(min(1.0, (0.8 if equal else 0.4) * (queries / ways / 15) ** -0.5))
+    alike = (queries / ways / 15) ** -0.5 * max(1.0, (ways - 1) / given.size_terms) ** -0.5
+    return float(min(1.0, (0.8 if equal else 0.4) * alike))
 
 
 def prior_mean(sphered: Array, o: Array, support: int, given: Bavardage) -> Array:
