@@ -9,8 +9,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_origin
@@ -99,7 +100,8 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
 }
 _FIGURES = {"From records": ("dots", "confusion", "calibration"), "From features": ("spectrum",)}
 _MODULES = {  # of other names than their functions
-    "solve": "compare", **dict.fromkeys(("import", "tasks", "score"), "exchange"),
+    "solve": "compare", "scatter": "extract", "report": "plot",
+    **dict.fromkeys(("import", "tasks", "score"), "exchange"),
     **dict.fromkeys(("sweep", "tune", "reproduce"), "studies"),
 }  # fmt: skip
 _SHARED = ("solve", "compare", "extract", "label")  # whose options Python functions share
@@ -203,7 +205,7 @@ def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     metavar = about.get("metavar") or "|".join([*(_METAVARS[one] for one in types if one in _METAVARS), *literals])
     info: dict[str, Any] = {"help": field.description, "metavar": "" if kind is bool else metavar or "NAME"}
     if words := about.get("completion") or literals:
-        info["autocompletion"] = complete_methods if words == "methods" else _completion(words)
+        info["autocompletion"] = complete_methods if words == "methods" else partial(_in_a_list, words)
     if about.get("argument"):
         annotation: Any = Annotated[kind, typer.Argument(**info)]
     else:
@@ -212,10 +214,6 @@ def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         names = flag.split("/") if "/-" in flag and "/--" not in flag else [flag]
         annotation = Annotated[kind, typer.Option(*names, **info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
-    return lambda incomplete: _in_a_list(words, incomplete)
 
 
 def complete_methods(incomplete: str) -> list[str]:

@@ -1,15 +1,22 @@
-"""`fsbench extract`."""
+"""`fsbench extract` and `scatter`."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from fsbench.backbones.load import Weights, refuse_unknown
+from fsbench.cli.options import Scatter
+from fsbench.cli.session import find_features
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import UsageError
 from fsbench.evaluation.options import Extract
 from fsbench.features.extract import Settings, extract_all
+from fsbench.features.scatter import BaseStatistics, scatter_path
+from fsbench.methods.bavardage import Bavardage
 from fsbench.ranks import join_ranks
-from fsbench.report.writers import stdout_console
+from fsbench.report.writers import Column, Table, cells, numbers, show, stdout_console
 from fsbench.reporter import Reporter
 from fsbench.tasks.sampling import feasible_settings
 
@@ -35,3 +42,35 @@ def extract(options: Extract) -> None:
         files = extract_all(datasets, weights, settings, device, place, reporter, force=options.force, ranks=ranks)
         for file in files if ranks.leads else ():
             stdout_console().print(str(file), soft_wrap=True)
+
+
+def scatter(options: Scatter) -> None:
+    """Compute and store the statistics of the base classes, and print them with the clamp that `solve` would use."""
+    reporter, sigma = Reporter(options.quiet), Bavardage.sigma
+    facts: list[dict[str, Any]] = []
+    rows = []
+    for file in find_features(options, reporter):
+        with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
+            base = BaseStatistics.fit_file(file, advance)
+        path, images, classes = scatter_path(file.path), sum(base.class_counts), len(base.class_counts)
+        base.save(path)
+        rank, clamped = base.effective_rank, base.share_clamped(sigma)
+        facts.append(
+            {
+                "features": str(file.path),
+                "scatter": str(path),
+                "images": images,
+                "classes": classes,
+                "dimension": file.dimension,
+                "effective_rank": rank,
+                "sigma": sigma,
+                "share_clamped": clamped,
+            }
+        )
+        counts = (f"{images:,}", f"{classes:,}", str(file.dimension))
+        rows.append(cells(file.path.name, *counts, f"{rank:.1f}", f"{100 * clamped:.0f} % at σ = {sigma:g}"))
+    if options.as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    columns = [Column("features"), *numbers("N_base", "classes", "D", "effective rank", "clamped")]
+    show(Table("Within-class scatter of the base classes", columns, rows))

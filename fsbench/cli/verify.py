@@ -112,24 +112,16 @@ class Verdict:
         }
 
 
+@dataclass
 class Verifier:
-    """Solves samples of records again. Features are read once for records of the same ones that follow each other.
+    """Solves samples of records again. Features are read once for records of the same ones that follow each other."""
 
-    Args:
-        files: Where features are looked for, by their content.
-        own: Methods that are not installed, as `path/to/file.py:CLASS`.
-        sample: Tasks of a record that are solved again; None is all of them.
-        seed: Random seed of the samples.
-        runner: The device, and where methods on images find these.
-    """
-
-    def __init__(
-        self, files: Sequence[FeatureFile], own: Sequence[str], sample: int | None, seed: int, runner: Runner
-    ) -> None:
-        self.files, self.sample, self.runner = files, sample, runner
-        self._own = {method_key(name): method_class(name) for name in own}
-        self._rng = np.random.default_rng(seed)
-        self._last: tuple[tuple[str, ...], FeatureFile, Source] | None = None
+    files: Sequence[FeatureFile]  # where features are looked for, by their content
+    own: Sequence[str]  # methods that are not installed, as `path/to/file.py:CLASS`
+    sample: int | None  # tasks of a record that are solved again; None is all of them
+    seed: int  # of the samples
+    runner: Runner  # the device, and where methods on images find these
+    _last: tuple[tuple[str, ...], FeatureFile, Source] | None = None
 
     def count(self, record: Record) -> int:
         """How many tasks of a record are to be solved."""
@@ -151,7 +143,8 @@ class Verifier:
         except FsbenchError as error:
             advance(self.count(record))
             return Verdict(record, reason=error.message)
-        numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
+        rng = np.random.default_rng([self.seed, int(run.digest, 16)])
+        numbers = np.sort(rng.permutation(record.tasks)[: self.count(record)])
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
         progress = lambda done, *note: advance(done)  # noqa: E731
         (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=progress)
@@ -166,11 +159,11 @@ class Verifier:
     def _class(self, run: Run) -> type[Method]:
         """The class of a record's method, of the very version."""
         name = run.method.partition("@")[0]
-        method = self._own.get(run.method)
-        if name in method_names() and method_key(name) == run.method:
-            method = method_class(name)
-        if method is None:
+        here = [name, *self.own] if name in method_names() else self.own
+        same = next((one for one in here if method_key(one) == run.method), None)
+        if same is None:
             raise FsbenchError(f"its method {run.method} is not here, or of another version: name it with --methods")
+        method = method_class(same)
         if method.info.version != run.version:
             raise FsbenchError(f"it is of version {run.version} of {name}, this fsbench has {method.info.version}")
         return method

@@ -79,7 +79,7 @@ def compare(
 
 def _refuse_failures(failures: Mapping[str, FsbenchError], runs: Runs, baseline: str, reporter: Reporter) -> None:
     """Name the methods that failed; the table has the others, if there are others than the baseline."""
-    if failures and all(label == baseline for _, label, _ in runs):
+    if all(label == baseline for _, label, _ in runs):
         raise next(iter(failures.values()))
     for where, error in failures.items():
         reporter.warn(f"{where}: {error.message} It is left out. {error.hint}")

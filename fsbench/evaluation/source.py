@@ -174,8 +174,9 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
             f"{other.path} divides {mine.dataset} into other base, val and novel classes than {file.path}.",
             "Extract both with the same class lists.",
         )
-    shared = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
-    if remark := shared.refuse_many("the base classes would hold the images to be classified."):
+    names = f"base of {other.path}", f"{split} of {file.path}"
+    why = "the base classes would hold the images to be classified."
+    if remark := overlap(names[0], other.stream("base"), names[1], file.stream(split), why):
         reporter.warn(remark)
 
 

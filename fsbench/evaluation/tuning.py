@@ -114,8 +114,8 @@ def validation_source(file: FeatureFile, base: Statistics) -> Source:
             "Extract val images into the file, or leave out --tune: the scale-free defaults need no tuning.",
         )
     if "novel" in file.splits:
-        shared = overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"))
-        shared.refuse_many("parameters would be tuned on novel classes.")
+        why = "parameters would be tuned on novel classes."
+        overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"), why)
     return load_source(file, "val", base)
 
 

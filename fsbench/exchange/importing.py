@@ -83,8 +83,7 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
     if len(set(widths.values())) > 1:
         listed = ", ".join(f"{name} has {width} ({origins[name]})" for name, width in widths.items())
         raise FsbenchError(f"Numbers of features differ: {listed}.", "All splits must come from one backbone.")
-    remarks = [shared_rows.refuse_many("they cannot belong together.") for shared_rows in overlaps(splits)]
-    return list(filter(None, remarks))
+    return overlaps(splits, "they cannot belong together.")
 
 
 @dataclass(frozen=True)

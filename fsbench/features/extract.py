@@ -404,7 +404,7 @@ def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> Fea
         if job.settings.text:
             text = text_prototypes(job.backbone, split.class_names, job.settings.text)
             splits[split.name] = with_text(splits[split.name], text, job.backbone.info.name)
-    shared = [pair.sentence for pair in overlaps(splits) if pair.rows]
+    shared = overlaps(splits)
     shared += [f"{name}: {words}: the same images twice?" for name in splits if (words := repeated_rows(splits[name]))]
     write_features(store.out, job.provenance([*skipped, *shared]), splits)
     store.clear(own=True)

@@ -91,13 +91,6 @@ def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _read_provenance(file: h5py.File, path: Path) -> Provenance:
-    provenance = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
-    if not all(map(is_name, (provenance.dataset, provenance.backbone, provenance.family or "none"))):
-        raise FsbenchError(f"{path} does not name its data set, backbone and family in printable letters.", REMAKE)
-    return provenance
-
-
 @dataclass(frozen=True)
 class Split:
     """One split in memory, sorted by class."""
@@ -231,11 +224,13 @@ class FeatureFile:
         """Check a file's structure and read everything but the features and the image names."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            provenance = _read_provenance(file, path)
+            made = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
+            if not all(map(is_name, (made.dataset, made.backbone, made.family or "none"))):
+                raise FsbenchError(f"{path} does not name its data set, backbone and family in letters.", REMAKE)
             present = [name for name in SPLITS if name in file]
             if not present:
                 raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
-            return cls(path, provenance, {name: _summarise(file[name]) for name in present})
+            return cls(path, made, {name: _summarise(file[name]) for name in present})
 
     def __str__(self) -> str:
         made = self.provenance
@@ -325,41 +320,27 @@ def _check_finite(features: NDArray[np.float32], order: NDArray[np.intp], images
         raise FsbenchError(f"Row {order[rows[0]]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Rows that two splits have in common, bit for bit: an image that is in both, or features given twice."""
-
-    one: str
-    other: str
-    rows: int  # different rows that are in both; rows of zeros do not count
-    share: float  # of the rows of the smaller one
-
-    @property
-    def sentence(self) -> str:
-        """In words."""
-        rows = "1 identical row" if self.rows == 1 else f"{self.rows:,} identical rows"
-        return f"{self.one} and {self.other} share {rows} of features"
-
-    def refuse_many(self, why: str) -> str:
-        """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
-        if self.share >= _MANY:
-            raise FsbenchError(f"{self.sentence}: {why}", "Remove the images that are in both, and extract again.")
-        return f"{self.sentence}: the same images in both?" if self.rows else ""
-
-
 def overlap(
-    one: str, first: Iterable[NDArray[np.float32]], other: str, second: Iterable[NDArray[np.float32]]
-) -> Overlap:
-    """Compare two splits, each given as blocks of rows."""
+    one: str, first: Iterable[NDArray[np.float32]], other: str, second: Iterable[NDArray[np.float32]], why: str = ""
+) -> str:
+    """A remark on rows that two splits, given as blocks, have in common bit for bit; empty if there are none.
+
+    Rows of zeros do not count. Many cannot be an accident: they are refused, if `why` says what they would spoil.
+    """
     marks, others = _marks(first), _marks(second)
-    rows = len(np.intersect1d(marks[marks > 0], others[others > 0]))
-    return Overlap(one, other, rows, rows / max(1, min(len(marks), len(others))))
+    shared = len(np.intersect1d(marks[marks > 0], others[others > 0]))
+    rows = "1 identical row" if shared == 1 else f"{shared:,} identical rows"
+    sentence = f"{one} and {other} share {rows} of features"
+    if why and shared / max(1, min(len(marks), len(others))) >= _MANY:
+        raise FsbenchError(f"{sentence}: {why}", "Remove the images that are in both, and extract again.")
+    return f"{sentence}: the same images in both?" if shared else ""
 
 
-def overlaps(splits: Mapping[str, Split]) -> list[Overlap]:
-    """Compare all splits of a data set, pair by pair."""
+def overlaps(splits: Mapping[str, Split], why: str = "") -> list[str]:
+    """The remarks on all pairs of splits of a data set."""
     pairs = itertools.combinations(splits.items(), 2)
-    return [overlap(one, [first.features], other, [second.features]) for (one, first), (other, second) in pairs]
+    remarks = [overlap(one, [first.features], other, [second.features], why) for (one, first), (other, second) in pairs]
+    return [remark for remark in remarks if remark]
 
 
 def repeated_rows(split: Split) -> str:

@@ -38,9 +38,11 @@ def answers(
     Settings in which a single method ran, or several with the same answers, are left out. Of tied methods, the one to
     `prefer` is named.
     """
-    winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
-    rows = [entry.label for entry in comparison.rows.values()]
-    several = [column for column in winners if sum((label, column) in group.cells for label in rows) > 1]
+    winners, several = {}, []
+    for column in columns or comparison.columns:
+        cells = {title: group.cells.get((row.label, column)) for title, row in comparison.rows.items()}
+        winners[column] = {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
+        several += [column] if sum(map(bool, cells.values())) > 1 else []
     parts = _parts([column for column in several if column not in group.undecided], winners, prefer)
     each = [(part, method, _use(comparison, group, part, method, winners)) for part, method in parts]
     if unclear := [column for column in several if column in group.undecided]:
@@ -98,30 +100,19 @@ def _where(columns: Sequence[Column]) -> str:
     return f"{mixes.pop()} classes" if len(mixes) == 1 else f"{len(columns)} settings"
 
 
-Winners = dict[Column, dict[str, Cell]]
-
-
-def _winners(comparison: Comparison, group: Group, column: Column) -> dict[str, Cell]:
-    """The best method of a column and those tied with it, by the titles of their rows."""
-    cells = {title: group.cells.get((entry.label, column)) for title, entry in comparison.rows.items()}
-    return {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
+Winners = dict[Column, dict[str, Cell]]  # the best method of a setting and those tied with it, by titles of rows
 
 
 def _parts(columns: list[Column], winners: Winners, prefer: str) -> list[tuple[list[Column], str]]:
-    """The settings in as few parts as share a method that is the best or tied with it, and that method."""
-    if not columns or (method := _common(columns, winners, prefer)):
-        return [(columns, method)] if columns else []
+    """The settings in as few parts as share a method that is the best or tied with it; the most frequent best one."""
+    if not columns:
+        return []
+    if common := [title for title in winners[columns[0]] if all(title in winners[column] for column in columns)]:
+        often = max(common, key=lambda title: sum(winners[column][title].best for column in columns))
+        return [(columns, prefer if prefer in common else often)]
     parts = [[one for one in columns if one.mix_title == mix] for mix in dict.fromkeys(c.mix_title for c in columns)]
     parts = parts if len(parts) > 1 else [[column] for column in columns]
     return [one for part in parts for one in _parts(part, winners, prefer)]
-
-
-def _common(columns: Sequence[Column], winners: Winners, prefer: str) -> str:
-    """The method that wins or ties in all of these settings, the one that is most often the best; or none."""
-    first, *others = (winners[column] for column in columns)
-    common = [title for title in first if all(title in more for more in others)]
-    often = max(common, key=lambda title: sum(winners[column][title].best for column in columns), default="")
-    return prefer if prefer in common else often
 
 
 def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method: str, winners: Winners) -> str:
