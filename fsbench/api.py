@@ -19,10 +19,9 @@ from fsbench.evaluation.options import ComparingInPython, Evaluating, Extracting
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import NO_BASELINE, Spec
-from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.store import FeatureFile
+from fsbench.features.store import Arrays, FeatureFile, described, is_arrays, opened
 from fsbench.labelling.run import Labels, label_images
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import ImageLoader

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_origin
@@ -205,7 +204,7 @@ def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     metavar = about.get("metavar") or "|".join([*(_METAVARS[one] for one in types if one in _METAVARS), *literals])
     info: dict[str, Any] = {"help": field.description, "metavar": "" if kind is bool else metavar or "NAME"}
     if words := about.get("completion") or literals:
-        info["autocompletion"] = complete_methods if words == "methods" else partial(_in_a_list, words)
+        info["autocompletion"] = complete_methods if words == "methods" else lambda begun: _in_a_list(words, begun)
     if about.get("argument"):
         annotation: Any = Annotated[kind, typer.Argument(**info)]
     else:

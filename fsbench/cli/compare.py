@@ -11,7 +11,6 @@ from fsbench.evaluation.options import Compare, Solve
 from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
-from fsbench.io.files import write_text
 from fsbench.methods.registry import usual_baseline
 from fsbench.report.comparison import ComparisonTable, render
 from fsbench.results.leaderboard import best_first
@@ -53,8 +52,6 @@ def solve(options: Solve) -> None:
         table = compare_files(spec, find_features(options, runner.reporter, runner.ranks), runner, base)
         if not runner.ranks.leads:
             return
-        if options.out:
-            write_text(options.out, render(table, "json"))
         if options.as_json:
             print(render(table, "json"), end="")
         else:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from fsbench.cli.options import Reproduce, Tune
@@ -108,7 +107,7 @@ def tune(options: Tune) -> None:
         searched: list[Tuned] = []
         for file in find_features(options, runner.reporter, runner.ranks):
             val = validation_source(file, base_of(file, runner.reporter, runner.ranks))
-            val = with_pixels(val, choice.network, file, runner) if choice.network else val
+            val = with_pixels(val, choice.network, file, runner)
             for protocol in protocols:
                 search = Search(choice, val, protocol, tuning_path(file.path))
                 search = search.for_confidence() if confidence else search
@@ -117,16 +116,11 @@ def tune(options: Tune) -> None:
                     continue
                 searched.append(tuned)
                 if not options.as_json:
-                    _show(tuned, search.memory if search.stored() == tuned else None)
+                    show(_trials_table(tuned))
+                    stored = f" Kept in {search.memory} for --tune." if search.stored() == tuned else ""
+                    stdout_console().print(f"{tuned.describe()}.{stored}", soft_wrap=True)
         if runner.ranks.leads and options.as_json:
             print(json.dumps([asdict(tuned) | {"params": tuned.params} for tuned in searched], indent=1))
-
-
-def _show(tuned: Tuned, memory: Path | None) -> None:
-    """Print the searched grid, the outcome, and the file that stores it, if one does."""
-    show(_trials_table(tuned))
-    stored = f" Kept in {memory} for --tune." if memory else ""
-    stdout_console().print(f"{tuned.describe()}.{stored}", soft_wrap=True)
 
 
 _FIGURES = {f"figure{number}": number for number in FIGURES}

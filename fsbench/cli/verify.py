@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,15 +25,13 @@ from fsbench.evaluation.source import Source, base_of, load_source, with_pixels
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Method
 from fsbench.methods.images.loader import ImageLoader
+from fsbench.methods.images.networks import ImageNetwork
 from fsbench.methods.pool import POOL
 from fsbench.methods.registry import method_class, method_key, method_names
 from fsbench.report.writers import Cell, Column, Mark, Table, cells, show, stdout_console
 from fsbench.reporter import Reporter
 from fsbench.results.collect import read_records
 from fsbench.results.record import Record, Run
-
-if TYPE_CHECKING:
-    from fsbench.methods.images.networks import ImageNetwork
 
 
 def verify(options: Verify) -> None:
@@ -134,8 +132,7 @@ class Verifier:
             if record.method.elsewhere:
                 raise FsbenchError("its predictions are those of another program")
             method_type, (file, source) = self._class(run), self._source(run)
-            if network := method_type.info.network_for(run.params):
-                source = with_pixels(source, network, file, self.runner)
+            source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
             method = _configured(method_type, run, source.image_network)
             facts = method.info.title, method.info.assumes(run.params, run.protocol.alpha)
             if (record.class_names, record.method.title, record.method.assumes) != (source.split.class_names, *facts):

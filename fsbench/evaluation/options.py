@@ -219,7 +219,6 @@ class Solve(Sampling, Unbalanced, Configuring, Setting, Measuring, Base, Running
     method: str = of_method(
         "bavardage", "bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.", completion="methods"
     )
-    out: Path | None = of_output(None, "Also write the rows to this JSON file.", metavar="FILE")
 
 
 class OwnImages(Options):

@@ -12,9 +12,8 @@ import numpy as np
 from fsbench.backbones.families import FAMILIES, describe_architecture
 from fsbench.data.catalog import DATASETS, dataset_info
 from fsbench.errors import FsbenchError
-from fsbench.features.arrays import opened
 from fsbench.features.scatter import BaseStatistics, base_statistics
-from fsbench.features.store import FeatureFile, Provenance, Split, overlap, repeated_rows
+from fsbench.features.store import FeatureFile, Provenance, Split, opened, overlap, repeated_rows
 from fsbench.methods.pool import POOL, Statistics
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -181,7 +180,9 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
 
 
 def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:
-    """The source of a method on images: its network, and pixels as rows."""
+    """The source for a method: of one on images, with its network, and pixels as rows."""
+    if not network:
+        return source
     loaded = runner.images.network(network, file)
     read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
     pixels: Any = runner.ranks.first_alone(read)

@@ -204,7 +204,7 @@ def configure_tuned(
 ) -> tuple[Method, Origins] | None:
     """A method with tuned parameters, and where they come from; None if it has none to tune, and none are stored."""
     tunable, val = method_class(choice.method).can_tune(), validation_source(file, source.base)
-    val = with_pixels(val, choice.network, file, runner) if choice.network and tunable else val
+    val = with_pixels(val, choice.network if tunable else "", file, runner)
     search = Search(choice, val, protocol, tuning_path(file.path))
     best = runner.ranks.agree(search.stored) or (tune(search, grid_of(choice), runner) if tunable else None)
     confident, by_default = search.for_confidence(best), replace(search, goal="confidence")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split
 from fsbench.errors import FsbenchError
@@ -15,6 +17,7 @@ from fsbench.exchange.layouts import Part, read_file, read_text
 from fsbench.features.store import (
     FeatureFile,
     Provenance,
+    Split,
     digest,
     make_split,
     overlaps,
@@ -23,14 +26,7 @@ from fsbench.features.store import (
     write_features,
 )
 from fsbench.io.files import is_name, only_writer, sha256_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fsbench.features.store import Split
-    from fsbench.reporter import Reporter
+from fsbench.reporter import Reporter
 
 TEXT = "text"  # in place of a split: a table of text prototypes
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from fsbench.backbones.base import Extractor
+from fsbench.backbones.networks import Extractor
 from fsbench.data import dataset as data
 from fsbench.data.dataset import counted, first_names, is_image
 from fsbench.data.layouts import images_below, read_image_rows, visible_folders

@@ -188,8 +188,12 @@ def compare_records(
     table order.
     """
     _check_tasks(runs)
-    whole, runs = runs, _cut_to_common_tasks(runs)
-    cut = dict.fromkeys(key[1] for key, record in whole.items() if record.tasks > runs[key].tasks)
+    counts: dict[tuple[int, Column], list[int]] = {}
+    for (source, _, column), record in runs.items():
+        counts.setdefault((source, column), []).append(record.tasks)
+    common = {place: sorted(tasks)[(len(tasks) - 1) // 2] for place, tasks in counts.items()}
+    cut = dict.fromkeys(key[1] for key, record in runs.items() if record.tasks > common[key[0], key[2]])
+    runs = {key: record.first(common[key[0], key[2]]) for key, record in runs.items()}
     order = labels, columns, baseline
     first, *others = (_in_metric(runs, *order, one, with_published, over_classes) for one in metrics)
     return replace(first, others=others, cut=tuple(cut))
@@ -208,14 +212,6 @@ def _check_tasks(runs: Runs) -> None:
                 f"{record.run.method} has other queries or classes than the rest.",
                 "Recompute them with --force.",
             )
-
-
-def _cut_to_common_tasks(runs: Runs) -> Runs:
-    counts: dict[tuple[int, Column], list[int]] = {}
-    for (source, _, column), record in runs.items():
-        counts.setdefault((source, column), []).append(record.tasks)
-    common = {place: sorted(tasks)[(len(tasks) - 1) // 2] for place, tasks in counts.items()}
-    return {key: record.first(common[key[0], key[2]]) for key, record in runs.items()}
 
 
 def _in_metric(
@@ -280,12 +276,6 @@ def _best(runs: Runs, metric: Metric, p_values: Pairs) -> dict[tuple[int, Column
     return best
 
 
-def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The metric of the tasks that two runs have in common, which are the first ones of both."""
-    tasks = min(one.tasks, other.tasks)
-    return one.first(tasks).metric(metric.name), other.first(tasks).metric(metric.name)
-
-
 def difference(one: Record, other: Record, metric: Metric) -> Interval:
     """One run minus another over the tasks that both have, with the interval of the differences."""
     tasks = min(one.tasks, other.tasks)
@@ -302,7 +292,9 @@ def _over_classes(cell: Cell, metric: Metric, reference: Record | None) -> Cell:
         return cell  # whose interval is one for new classes
     own, gap = interval_over_classes(record.metric(metric.name), classes), None
     if reference:
-        gap = interval_over_classes(np.subtract(*paired_values(record, reference, metric)), classes)
+        tasks = min(record.tasks, reference.tasks)  # the first ones of both
+        values = (one.first(tasks).metric(metric.name) for one in (record, reference))
+        gap = interval_over_classes(np.subtract(*values), classes)
     mean = replace(own, mean=cell.value.mean) if own else None
     return replace(cell, over_classes=mean, over_classes_difference=gap)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fsbench.errors import FsbenchError
+from fsbench.features.scatter import BaseStatistics
 from fsbench.report.plots.style import (
     COLOURS,
     LINES,
@@ -24,9 +25,6 @@ from fsbench.report.plots.style import (
 )
 from fsbench.report.writers import number
 from fsbench.results.studies import Panel, Sweep
-
-if TYPE_CHECKING:
-    from fsbench.features.scatter import BaseStatistics
 
 
 def draw_sweep(sweep: Sweep, width: Width = "page") -> Figure:
