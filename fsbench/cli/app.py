@@ -204,7 +204,9 @@ def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     metavar = about.get("metavar") or "|".join([*(_METAVARS[one] for one in types if one in _METAVARS), *literals])
     info: dict[str, Any] = {"help": field.description, "metavar": "" if kind is bool else metavar or "NAME"}
     if words := about.get("completion") or literals:
-        info["autocompletion"] = complete_methods if words == "methods" else lambda begun: _in_a_list(words, begun)
+        info["autocompletion"] = (
+            complete_methods if words == "methods" else lambda incomplete: _in_a_list(words, incomplete)
+        )
     if about.get("argument"):
         annotation: Any = Annotated[kind, typer.Argument(**info)]
     else:
