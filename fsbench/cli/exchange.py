@@ -56,5 +56,5 @@ def score(options: Score) -> None:
     rules = record.run.protocol
     same = {"settings": ("balanced" if rules.equal else "unbalanced",), "seed": record.run.seed, "others": [path]}
     words = {**options_of(rules), **same, "tasks": record.tasks}
-    command = Compare(features=[file.path], **words).command("compare")
-    Reporter(options.quiet).say(f"Wrote {path}. Compare it: {command}")
+    others = Compare(features=[file.path], **words).words()
+    Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {others}")

@@ -17,7 +17,6 @@ from fsbench.features.store import FeatureFile, Provenance, Split, opened, overl
 from fsbench.methods.pool import POOL, Statistics
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
-from fsbench.results.record import network_words
 
 if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
@@ -55,12 +54,6 @@ class Source:
     def facts(self) -> dict[str, Any]:
         """What records say of the features."""
         return {name: getattr(self.split if name == "class_names" else self, name) for name in FACTS}
-
-    @property
-    def title(self) -> str:
-        """Data set and network, as headings name them."""
-        words = network_words(self.provenance)
-        return f"{self.provenance.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
 
 
 def load_source(file: FeatureFile, split: str, base: Statistics, other: FeatureFile | None = None) -> Source:

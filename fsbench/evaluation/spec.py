@@ -189,8 +189,8 @@ def command_of(file: Path, of_method: Mapping[str, Any], protocol: TaskProtocol,
     `others` are further options of the tasks, such as `tasks`, `seed` or `base`.
     """
     unbalanced = not protocol.equal or len(protocol.preset.mixes) == 1
-    of_tasks = Solve(features=[file], unbalanced=unbalanced, **options_of(protocol), **others).command("solve")
-    return of_tasks, Solve(**of_method).words()
+    of_tasks = Solve(features=[file], unbalanced=unbalanced, **options_of(protocol), **others)
+    return f"fsbench solve {of_tasks.words()}", Solve(**of_method).words()
 
 
 def options_of(protocol: TaskProtocol) -> dict[str, Any]:

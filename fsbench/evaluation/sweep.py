@@ -16,7 +16,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.io.files import readable_part
 from fsbench.options import text_of
 from fsbench.results.published import published_curve
-from fsbench.results.record import common_signature
+from fsbench.results.record import common_signature, network_words
 from fsbench.results.studies import Curve, Panel, Point, Sweep, Value, symbol
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -86,7 +86,8 @@ def run_sweep(
     over = dict.fromkeys(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans)
     signature = f"{common_signature([*records.values()])}|over:{'+'.join(over)}"
     words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
-    title = f"{every[0].source.title}: {name}, {tasks:,} tasks per point"
+    network = " ".join([made.backbone, *(f"({details})" for details in [network_words(made)] if details)])
+    title = f"{made.dataset} {network}: {name}, {tasks:,} tasks per point"
     digests = [record.run.digest for record in records.values()]
     content = json.dumps([tasks, *digests, *map(asdict, plans)], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]

@@ -173,10 +173,6 @@ def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, r
         many = counted(len(inside), "unlabelled image is in a folder", "unlabelled images are in folders")
         reporter.say(f"{many} named like a class, such as {inside[0]}: folder names are not used as labels.")
     table = _features([*files, *given], classes, options, reporter)
-    images.tell_animated([*given, *files], reporter)
-    if other := [file for file in given if file in table.changed]:
-        many = counted(len(other), "labelled image has changed", "labelled images have changed")
-        reporter.warn(f"{many} since the last run: {first_names(other)}. Are the labels still theirs?")
     return _labels(files, given, classes, _examples(given, table, reporter), table, options, reporter)
 
 
