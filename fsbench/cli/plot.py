@@ -1,4 +1,4 @@
-"""`fsbench plot FIGURE`, figures of records and of features; and `fsbench report`, a page of all records."""
+"""`fsbench plot FIGURE`, figures of records; and `fsbench report`, a page of all records."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fsbench.cli import options as use
-from fsbench.cli.session import find_features
 from fsbench.errors import UsageError
-from fsbench.features.scatter import base_statistics
 from fsbench.io.files import write_text
-from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.registry import installed_versions
 from fsbench.report.page import render_html
 from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.predictions import draw_calibration, draw_confusion
-from fsbench.report.plots.studies import Spectrum, draw_spectra, draw_sweep
+from fsbench.report.plots.studies import draw_sweep
 from fsbench.report.plots.style import check_ending, save, svg_text
 from fsbench.reporter import Reporter
 from fsbench.results.collect import BASELINE, collect, read_records, read_sweeps, split_ablations, titles
@@ -79,16 +76,6 @@ def calibration(options: use.Calibration, reporter: Reporter) -> Figure:
     """How often methods are right against how sure they are, one panel per setting."""
     comparison = _recorded(options, reporter)
     return draw_calibration(comparison, comparison.groups[0], options.width)
-
-
-@_written
-def spectrum(options: use.Spectrum, reporter: Reporter) -> Figure:
-    """The spectrum of S_w, and what the clamp cuts."""
-    spectra = []
-    for file in find_features(options, reporter):
-        name = f"{file.path.stem} {file.provenance.named_weights}".strip()
-        spectra.append(Spectrum(name, base_statistics(file, reporter), Bavardage.sigma))
-    return draw_spectra(spectra, options.width)
 
 
 def _recorded(options: use.Records, reporter: Reporter) -> Comparison:

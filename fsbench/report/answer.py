@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
 from fsbench.results.metrics import ACCURACY
-from fsbench.results.statistics import FEW_TASKS, LEVEL
+from fsbench.results.statistics import FEW_TASKS
 from fsbench.tasks.protocol import ALL, ALPHA
 
 _ASSUMES = {
@@ -147,7 +147,7 @@ def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
     sign = 1 if comparison.metric.higher_is_better else -1
     low, high = (f"{end(sign * lead.mean for lead in leads):.1f}" for end in (min, max))
     amount = " to ".join(dict.fromkeys((low, high)))
-    significant = sum(map(is_significant, cells))
+    significant = sum(cell.significant for cell in cells)
     doubt = "" if significant == len(leads) else f", significantly in {significant} of {len(leads)} settings"
     doubt = ", which may be chance" if not significant else doubt
     width = max(lead.half_width for lead in leads)
@@ -196,8 +196,3 @@ def _command(comparison: Comparison, entry: Entry, place: Place) -> str:
     here = [cell.record for (_, at), cell in place.group.cells.items() if at == place.column]
     others = [record.asked[0] for _, _, record in solved if any(record is one for one in here)]
     return f"{others[0]} {own[0]}".strip() if own and others else ""
-
-
-def is_significant(cell: Cell) -> bool:
-    """Whether the difference to the baseline is."""
-    return cell.p_value is not None and cell.p_value < LEVEL

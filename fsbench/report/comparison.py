@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fsbench.io.files import write_text
 from fsbench.report import writers
-from fsbench.report.answer import is_significant, sentences, unranked
+from fsbench.report.answer import sentences, unranked
 from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
@@ -18,7 +18,6 @@ from fsbench.results.comparison import Comparison, Entry, Group
 from fsbench.results.metrics import ACCURACY
 from fsbench.results.record import Record
 from fsbench.results.statistics import Interval
-from fsbench.results.warnings import OF_FEATURES
 
 _NEW_CLASSES = "new classes, from the jackknife over the classes"
 
@@ -90,7 +89,7 @@ def _cell(result: Result | None, text_of: Callable[[Result], str], *, marked: bo
     text = text_of(result) if result else ""
     if not (result and text and marked):
         return Cell(text or NOTHING)
-    return Cell(text, "best" if result.best else "tied" if result.tied else "", bool(own_warnings(result)))
+    return Cell(text, "best" if result.best else "tied" if result.tied else "", bool(result.own_warnings))
 
 
 def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable[[Result], str]]]:
@@ -117,15 +116,10 @@ def _over_classes_difference(result: Result) -> str:
     return f"({text})" if difference and abs(difference.mean) <= difference.half_width else text
 
 
-def own_warnings(result: Result) -> list[str]:
-    """The warnings that belong to this method and setting, not to all of the features."""
-    return [warning.text for warning in result.warnings if warning.code not in OF_FEATURES]
-
-
 def difference_text(result: Result) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
     text = interval_text(result.difference, signed=True)
-    return text if is_significant(result) or "±" not in text else f"({text})"
+    return text if result.significant or "±" not in text else f"({text})"
 
 
 def published_text(result: Result, *, interval: bool = False) -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 import fsbench
 from fsbench.features.store import digest
 from fsbench.report import comparison as texts
-from fsbench.report.answer import Answer, answers, headline, in_short, is_significant, setting_words, unranked
+from fsbench.report.answer import Answer, answers, headline, in_short, setting_words, unranked
 from fsbench.report.plots.comparison import clipped_axis
 from fsbench.report.plots.style import INK
 from fsbench.report.writers import interval_text, render_template
@@ -53,7 +53,7 @@ def render_html(
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     functions = (
         run_anchor, method_anchor, origins, parameters, tone, on_axis, interval_text,
-        texts.own_warnings, is_significant, texts.difference_text, texts.published_text,
+        texts.difference_text, texts.published_text,
     )  # fmt: skip
     first, *others = [
         _part(one, f"{kind}{number}", f"{name}: {words}{'' if one.metric is ACCURACY else f', {one.metric.title}'}")

@@ -24,7 +24,7 @@ from fsbench.results.statistics import (
     interval_over_classes,
     paired_p_values,
 )
-from fsbench.results.warnings import ResultWarning, own_warnings, warning_lines, warnings_beside
+from fsbench.results.warnings import OF_FEATURES, ResultWarning, warning_lines, warnings_beside, warnings_of
 from fsbench.tasks.protocol import TaskProtocol
 
 Column = TaskProtocol  # a setting: one column of the table
@@ -62,6 +62,16 @@ class Cell:
     over_classes: Interval | None = None  # the mean for new classes, from the jackknife over the classes; if asked for
     over_classes_difference: Interval | None = None  # to the baseline
     warnings: tuple[ResultWarning, ...] = ()
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference to the baseline is."""
+        return self.p_value is not None and self.p_value < LEVEL
+
+    @property
+    def own_warnings(self) -> list[str]:
+        """The warnings that belong to this method and setting, not to all of the features."""
+        return [warning.text for warning in self.warnings if warning.code not in OF_FEATURES]
 
 
 @dataclass(frozen=True)
@@ -239,7 +249,7 @@ def _in_metric(
         equal = label != leader and against_any.get((source, column, frozenset((row, leader))), 1.0) >= LEVEL
         fewer = record.tasks < runs[source, leader, column].tasks
         reference = runs.get((source, baseline, column)) if label != baseline else None
-        warnings = own_warnings(record)
+        warnings = warnings_of(record)
         if metric is ACCURACY:
             warnings = warnings_beside(key, runs, against_any) + warnings
         else:  # a table of another metric does not show accuracies

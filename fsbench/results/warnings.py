@@ -28,7 +28,7 @@ class ResultWarning:
     text: str
 
 
-def own_warnings(record: Record) -> list[ResultWarning]:
+def warnings_of(record: Record) -> list[ResultWarning]:
     """The warnings that a record alone gives rise to."""
     warnings = [ResultWarning("run", text) for text in record.warnings]
     chance = float((100 / (record.answers.classes >= 0).sum(axis=1)).mean())
