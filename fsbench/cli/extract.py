@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from fsbench.backbones.load import Weights, refuse_unknown
 from fsbench.cli.options import Scatter
 from fsbench.cli.session import find_features
@@ -46,31 +43,13 @@ def extract(options: Extract) -> None:
 
 def scatter(options: Scatter) -> None:
     """Compute and store the statistics of the base classes, and print them with the clamp that `solve` would use."""
-    reporter, sigma = Reporter(options.quiet), Bavardage.sigma
-    facts: list[dict[str, Any]] = []
-    rows = []
+    reporter, sigma, rows = Reporter(options.quiet), Bavardage.sigma, []
     for file in find_features(options, reporter):
         with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
             base = BaseStatistics.fit_file(file, advance)
-        path, images, classes = scatter_path(file.path), sum(base.class_counts), len(base.class_counts)
-        base.save(path)
-        rank, clamped = base.effective_rank, base.share_clamped(sigma)
-        facts.append(
-            {
-                "features": str(file.path),
-                "scatter": str(path),
-                "images": images,
-                "classes": classes,
-                "dimension": file.dimension,
-                "effective_rank": rank,
-                "sigma": sigma,
-                "share_clamped": clamped,
-            }
-        )
-        counts = (f"{images:,}", f"{classes:,}", str(file.dimension))
-        rows.append(cells(file.path.name, *counts, f"{rank:.1f}", f"{100 * clamped:.0f} % at σ = {sigma:g}"))
-    if options.as_json:
-        print(json.dumps(facts, indent=1))
-        return
+        base.save(scatter_path(file.path))
+        counts = (f"{sum(base.class_counts):,}", f"{len(base.class_counts):,}", str(file.dimension))
+        clamped = f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}"
+        rows.append(cells(file.path.name, *counts, f"{base.effective_rank:.1f}", clamped))
     columns = [Column("features"), *numbers("N_base", "classes", "D", "effective rank", "clamped")]
     show(Table("Within-class scatter of the base classes", columns, rows))

@@ -8,12 +8,12 @@ from typing import Any
 
 from fsbench.cli.options import Methods
 from fsbench.errors import UsageError
-from fsbench.evaluation.spec import ALL, MethodChoice, parse_methods
+from fsbench.evaluation.spec import MethodChoice, parse_methods
 from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.images.loader import FEATURES
 from fsbench.methods.registry import method_class, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
-from fsbench.tasks.protocol import PRESETS
+from fsbench.tasks.protocol import ALL, PRESETS
 
 _SETTINGS = {
     f"{'balanced' if balanced else 'unbalanced'} {shots}-shot": Context(balanced=balanced, shots=shots, alpha=2.0)

@@ -198,9 +198,6 @@ def _configured(method_type: type[Method], run: Run, network: ImageNetwork | Non
     return method
 
 
-_COLUMNS = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
-
-
 def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     """The table of `fsbench verify`: one row per record."""
     marks: dict[str, Mark] = {"equal": "good", "different": "bad", "not verified": "doubtful"}
@@ -210,5 +207,6 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         texts = (record.dataset, record.backbone, record.method.label, protocol.mix_title, str(protocol.shots))
         checked = f"{len(verdict.tasks):,} of {record.tasks:,}"
         rows.append([*cells(*texts, checked), Cell(verdict.state, marks[verdict.state])])
-    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in _COLUMNS]
+    names = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
+    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in names]
     return Table("Records, solved again on a sample of their tasks", columns, rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file, read_text
@@ -225,4 +225,4 @@ def _parse_source(text: str) -> tuple[str, Path]:
     if word.lower() not in SPLIT_WORDS:
         hint = "Write base=FILE, val=FILE, novel=FILE or text=FILE."
         raise FsbenchError(f"{word!r} in {text!r} is not a split.", hint)
-    return canonical_split(word), Path(path)
+    return SPLIT_WORDS[word.lower()], Path(path)

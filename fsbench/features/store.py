@@ -232,10 +232,7 @@ class FeatureFile:
             made = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
             if not all(map(is_name, (made.dataset, made.backbone, made.family or "none"))):
                 raise FsbenchError(f"{path} does not name its data set, backbone and family in letters.", REMAKE)
-            present = [name for name in SPLITS if name in file]
-            if not present:
-                raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
-            return cls(path, made, {name: _summarise(file[name]) for name in present})
+            return cls(path, made, {name: _summarise(file[name]) for name in SPLITS if name in file})
 
     def __str__(self) -> str:
         made = self.provenance
