@@ -38,8 +38,6 @@ from fsbench.tasks.sampling import feasible_settings
 Array = TypeVar("Array", Tensor, NDArray[Any])
 Features = str | Path | FeatureFile | Arrays
 
-_FIT = "Compute them with BaseStatistics.fit(features, labels)."
-
 
 def predict(
     method: str,
@@ -80,7 +78,8 @@ def predict(
         (2, 75, 5)
     """
     if base is not None and not isinstance(base, BaseStatistics) and base != POOL:
-        raise UsageError("base", f"expected BaseStatistics, got {described(base)}", _FIT)
+        hint = "Compute them with BaseStatistics.fit(features, labels)."
+        raise UsageError("base", f"expected BaseStatistics, got {described(base)}", hint)
     batch, known = batch_of(support, support_labels, query, text), base if isinstance(base, BaseStatistics) else None
     if known is not None and len(known.mean) != batch.rows.shape[2]:
         raise UsageError("base", f"has {len(known.mean)} features per image, support has {batch.rows.shape[2]}")

@@ -97,7 +97,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "train": (SETUP, "Train a backbone on the base classes."),
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
-_FIGURES = {"From records": ("dots", "confusion", "calibration")}
+_FIGURES = ("dots", "confusion", "calibration")
 _MODULES = {  # of other names than their functions
     "solve": "compare", "scatter": "extract", "report": "plot",
     **dict.fromkeys(("import", "tasks", "score"), "exchange"),
@@ -139,9 +139,8 @@ def load_command(name: str) -> Any:
         _add(app, name, _MODULES.get(name, name))
     else:
         app.info.help = COMMANDS["plot"][1]
-        for panel, figures in _FIGURES.items():
-            for figure in figures:
-                _add(app, figure, "plot", panel)
+        for figure in _FIGURES:
+            _add(app, figure, "plot")
     return _in_plain_words(get_command(app))
 
 
@@ -151,7 +150,7 @@ def options_of(name: str) -> type[Options]:
     return getattr(module, name.capitalize())  # type: ignore[no-any-return]
 
 
-def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
+def _add(app: typer.Typer, name: str, module: str) -> None:
     """Add a command that imports its function when it runs, as torch takes seconds to import."""
     model = options_of(name)
 
@@ -167,7 +166,7 @@ def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
         function(options)
 
     run.__signature__ = typer_signature(model)  # type: ignore[attr-defined]
-    app.command(name, help=help_of(model), rich_help_panel=panel or None)(run)
+    app.command(name, help=help_of(model))(run)
 
 
 def typer_signature(model: type[Options]) -> inspect.Signature:

@@ -45,7 +45,6 @@ from fsbench.results.studies import SWEEPS, Curve, Panel, Sweep, Tuned, Value, s
 
 _WIDE = 5  # curves up to which a table has space for intervals
 _SHOWN = 12  # trials of a search
-_MEANING = "Cells: ours/published, and ours minus published before rounding."
 
 
 def sweep(options: Options) -> None:
@@ -223,7 +222,10 @@ def _reproduced_tables(reproduction: Reproduction, metrics: Sequence[str]) -> li
         for metric in map(metric_of, metrics)
         for dataset, rows in reproduction.blocks
     ]
-    notes = [Note(_MEANING), *(Note(note, "item") for note in reproduction.notes)]
+    notes = [
+        Note("Cells: ours/published, and ours minus published before rounding."),
+        *(Note(note, "item") for note in reproduction.notes),
+    ]
     return [*tables[:-1], replace(tables[-1], notes=notes)]
 
 

@@ -15,7 +15,6 @@ of_tasks, of_method, of_run, of_output, for_experts = (
     partial(option, panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
 )
 SETTINGS = ("unbalanced", "balanced")
-MOST_TASKS = 10**9
 # Those of fsbench.results.metrics, without numpy.
 METRIC_NAMES = ("accuracy", "balanced-accuracy", "macro-f1", "ece", "auroc", "aupr")
 PROMPT = "a photo of a {}."
@@ -56,9 +55,7 @@ class Unbalanced(Options):
 
 
 class Sampling(Drawing):
-    tasks: Count | None = of_tasks(
-        None, "Tasks per setting. (default: by protocol, mostly 10,000)", ge=1, le=MOST_TASKS
-    )
+    tasks: Count | None = of_tasks(None, "Tasks per setting. (default: by protocol, mostly 10,000)", ge=1, le=10**9)
     split: str = of_tasks(
         "novel", "Classes that tasks are drawn from.", metavar="novel|val|base", completion=tuple(SPLITS)
     )

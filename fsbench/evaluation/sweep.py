@@ -85,13 +85,13 @@ def run_sweep(
         panels.append(Panel(symbol(plan.axis.name), plan.title, tuple(curves)))
     over = dict.fromkeys(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans)
     signature = f"{common_signature([*records.values()])}|over:{'+'.join(over)}"
-    words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
-    network = " ".join([made.backbone, *(f"({details})" for details in [network_words(made)] if details)])
-    title = f"{made.dataset} {network}: {name}, {tasks:,} tasks per point"
+    stem = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
+    details = f" ({words})" if (words := network_words(made)) else ""
+    title = f"{made.dataset} {made.backbone}{details}: {name}, {tasks:,} tasks per point"
     digests = [record.run.digest for record in records.values()]
     content = json.dumps([tasks, *digests, *map(asdict, plans)], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return Sweep(f"{words}-{digest}", title, signature, tuple(panels))
+    return Sweep(f"{stem}-{digest}", title, signature, tuple(panels))
 
 
 def _all_jobs(

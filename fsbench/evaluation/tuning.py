@@ -216,8 +216,8 @@ def configure_tuned(
         return None
     chosen: dict[str, Value] = {}
     for tuned in outcomes:
-        words = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}"
-        runner.reporter.say(words)
+        place = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot"
+        runner.reporter.say(f"{place}: {tuned.describe()}")
         chosen |= tuned.params
     method, origins = configure(replace(choice, options={**choice.options, **chosen}), source, protocol)
     params = {**origins.params, **dict.fromkeys(chosen, "tuned")}

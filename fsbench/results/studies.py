@@ -70,8 +70,7 @@ def save_sweep(path: Path, sweep: Sweep) -> None:
 
 def load_sweep(path: Path) -> Sweep:
     """Read and check a sweep."""
-    remedy = "Sweeps are written by `fsbench sweep` into results/sweeps/."
-    return read_sealed(path, Sweep, "sweep", remedy)
+    return read_sealed(path, Sweep, "sweep", "Sweeps are written by `fsbench sweep` into results/sweeps/.")
 
 
 @dataclass(frozen=True)

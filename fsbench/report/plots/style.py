@@ -112,7 +112,6 @@ def check_ending(path: Path) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure atomically, at its true size; the same figure gives the same bytes."""
-    check_ending(path)
     kind = path.suffix.removeprefix(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
     with mpl.rc_context(_style(figure.get_figwidth())), whole_file(path) as temporary, warnings.catch_warnings():
