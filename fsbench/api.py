@@ -19,10 +19,9 @@ from fsbench.evaluation.options import ComparingInPython, Evaluating, Extracting
 from fsbench.evaluation.run import Runner
 from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import NO_BASELINE, Spec
-from fsbench.features.arrays import Arrays, described, is_arrays, opened
 from fsbench.features.extract import Settings, extract_all
 from fsbench.features.scatter import BaseStatistics
-from fsbench.features.store import FeatureFile
+from fsbench.features.store import Arrays, FeatureFile, described, is_arrays, opened
 from fsbench.labelling.run import Labels, label_images
 from fsbench.methods.base import Context
 from fsbench.methods.images.loader import ImageLoader
@@ -38,8 +37,6 @@ from fsbench.tasks.sampling import feasible_settings
 
 Array = TypeVar("Array", Tensor, NDArray[Any])
 Features = str | Path | FeatureFile | Arrays
-
-_FIT = "Compute them with BaseStatistics.fit(features, labels)."
 
 
 def predict(
@@ -81,7 +78,8 @@ def predict(
         (2, 75, 5)
     """
     if base is not None and not isinstance(base, BaseStatistics) and base != POOL:
-        raise UsageError("base", f"expected BaseStatistics, got {described(base)}", _FIT)
+        hint = "Compute them with BaseStatistics.fit(features, labels)."
+        raise UsageError("base", f"expected BaseStatistics, got {described(base)}", hint)
     batch, known = batch_of(support, support_labels, query, text), base if isinstance(base, BaseStatistics) else None
     if known is not None and len(known.mean) != batch.rows.shape[2]:
         raise UsageError("base", f"has {len(known.mean)} features per image, support has {batch.rows.shape[2]}")

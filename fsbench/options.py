@@ -165,12 +165,8 @@ class Options(BaseModel):
         complaint = str(limits["error"]) if "error" in limits else f"expected {wanted(same)}, got {text!r}"
         return UsageError(spelling(name, cls.model_fields[name]).strip("-").replace("-", "_"), complaint)
 
-    def command(self, name: str) -> str:
-        """The command line that gives these options: `fsbench solve features/mini-wrn.h5 --shots 1`."""
-        return f"fsbench {name} {self.words()}".strip()
-
     def words(self) -> str:
-        """The same without the name of the command."""
+        """What gives these options on the command line: `features/mini-wrn.h5 --shots 1`."""
         arguments: list[str] = []
         options: list[str] = []
         for place, field in type(self).model_fields.items():

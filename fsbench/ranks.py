@@ -29,7 +29,7 @@ _TIME_TO_REPORT = timedelta(seconds=10)
 
 
 class SharedError(FsbenchError):
-    """An error of process 0 that all processes know of."""
+    """An error of process 0 that all processes know of, so that they can leave something out together."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,6 @@ class Ranks:
         results: list[Result] = []
         self.agree(lambda: results.append(action()))
         return results[0] if results else action()
-
-    def wait(self) -> None:
-        """Wait until all processes have come this far."""
-        if self.store is not None:
-            from torch import distributed, zeros
-
-            distributed.all_reduce(zeros(1))  # on the CPU, unlike a barrier
-
-    def can_go_on_after(self, error: FsbenchError) -> bool:
-        """Whether all processes know of an error, so that they can leave something out together."""
-        return self.store is None or isinstance(error, SharedError)
 
     def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of an array over all processes, the same in each."""

@@ -19,7 +19,7 @@ functions `fsbench.evaluate`, `fsbench.compare`, `fsbench.label` and `fsbench.ex
 def reference() -> str:
     """The text of the page."""
     names = [name for name in COMMANDS if name != "plot"]
-    names += [f"plot {figure}" for figures in _FIGURES.values() for figure in figures]
+    names += [f"plot {figure}" for figure in _FIGURES]
     return "\n".join([HEAD, *(_section(name) for name in names)])
 
 

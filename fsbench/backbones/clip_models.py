@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fsbench.backbones.base import BackboneInfo, Extractor
+from fsbench.backbones.networks import BackboneInfo, Extractor
 from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError, UsageError
 from fsbench.io.files import sha256_of

@@ -13,12 +13,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import Checkpoint, fill, read_checkpoint, recognise
 from fsbench.backbones.clip_models import OPEN_CLIP, clip_backbone
 from fsbench.backbones.families import BACKBONES, FAMILIES, TIMM, Family, first_family
 from fsbench.backbones.find_weights import find_weights
-from fsbench.backbones.networks import NETWORKS
+from fsbench.backbones.networks import NETWORKS, BackboneInfo, Extractor
 from fsbench.backbones.timm_models import find_timm_weights, refuse_unknown_timm, timm_backbone
 from fsbench.data.catalog import DATASETS
 from fsbench.data.transforms import EvalTransform, transform_for

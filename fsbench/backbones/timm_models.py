@@ -17,10 +17,10 @@ from huggingface_hub import try_to_load_from_cache
 from timm.data.config import resolve_model_data_config
 from torch import Tensor
 
-from fsbench.backbones.base import BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import fill, read_checkpoint
 from fsbench.backbones.families import TIMM
 from fsbench.backbones.find_weights import candidates, find_weights
+from fsbench.backbones.networks import BackboneInfo, Extractor
 from fsbench.data.transforms import timm_transform
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of

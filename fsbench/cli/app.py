@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -86,7 +86,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "reproduce": (STUDIES, "Reproduce a table or figure of the article, next to its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
-    "plot": (STUDIES, "Plot results or features as PNG, PDF or SVG."),
+    "plot": (STUDIES, "Plot results as PNG, PDF or SVG."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
@@ -97,9 +97,10 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "train": (SETUP, "Train a backbone on the base classes."),
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
-_FIGURES = {"From records": ("dots", "confusion", "calibration"), "From features": ("spectrum",)}
+_FIGURES = ("dots", "confusion", "calibration")
 _MODULES = {  # of other names than their functions
-    "solve": "compare", **dict.fromkeys(("import", "tasks", "score"), "exchange"),
+    "solve": "compare", "scatter": "extract", "report": "plot",
+    **dict.fromkeys(("import", "tasks", "score"), "exchange"),
     **dict.fromkeys(("sweep", "tune", "reproduce"), "studies"),
 }  # fmt: skip
 _SHARED = ("solve", "compare", "extract", "label")  # whose options Python functions share
@@ -138,9 +139,8 @@ def load_command(name: str) -> Any:
         _add(app, name, _MODULES.get(name, name))
     else:
         app.info.help = COMMANDS["plot"][1]
-        for panel, figures in _FIGURES.items():
-            for figure in figures:
-                _add(app, figure, "plot", panel)
+        for figure in _FIGURES:
+            _add(app, figure, "plot")
     return _in_plain_words(get_command(app))
 
 
@@ -150,7 +150,7 @@ def options_of(name: str) -> type[Options]:
     return getattr(module, name.capitalize())  # type: ignore[no-any-return]
 
 
-def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
+def _add(app: typer.Typer, name: str, module: str) -> None:
     """Add a command that imports its function when it runs, as torch takes seconds to import."""
     model = options_of(name)
 
@@ -166,7 +166,7 @@ def _add(app: typer.Typer, name: str, module: str, panel: str = "") -> None:
         function(options)
 
     run.__signature__ = typer_signature(model)  # type: ignore[attr-defined]
-    app.command(name, help=help_of(model), rich_help_panel=panel or None)(run)
+    app.command(name, help=help_of(model))(run)
 
 
 def typer_signature(model: type[Options]) -> inspect.Signature:
@@ -203,7 +203,9 @@ def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     metavar = about.get("metavar") or "|".join([*(_METAVARS[one] for one in types if one in _METAVARS), *literals])
     info: dict[str, Any] = {"help": field.description, "metavar": "" if kind is bool else metavar or "NAME"}
     if words := about.get("completion") or literals:
-        info["autocompletion"] = complete_methods if words == "methods" else _completion(words)
+        info["autocompletion"] = (
+            complete_methods if words == "methods" else lambda incomplete: _in_a_list(words, incomplete)
+        )
     if about.get("argument"):
         annotation: Any = Annotated[kind, typer.Argument(**info)]
     else:
@@ -212,10 +214,6 @@ def _typer_parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         names = flag.split("/") if "/-" in flag and "/--" not in flag else [flag]
         annotation = Annotated[kind, typer.Option(*names, **info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
-    return lambda incomplete: _in_a_list(words, incomplete)
 
 
 def complete_methods(incomplete: str) -> list[str]:

@@ -11,7 +11,6 @@ from fsbench.evaluation.options import Compare, Solve
 from fsbench.evaluation.source import base_named
 from fsbench.evaluation.spec import Spec
 from fsbench.features.store import FeatureFile
-from fsbench.io.files import write_text
 from fsbench.methods.registry import usual_baseline
 from fsbench.report.comparison import ComparisonTable, render
 from fsbench.results.leaderboard import best_first
@@ -29,7 +28,7 @@ def compare(options: Compare) -> None:
         table = compare_files(spec, files, runner, base, others=options.others)
         if runner.ranks.leads:
             shown = best_first(table) if options.sort else table
-            ComparisonTable(shown).show(form, options.out, per_class=options.per_class)
+            ComparisonTable(shown).show(form, options.out)
             if options.out:
                 runner.reporter.say(f"Wrote {options.out}.")
     if watched and (worse := table.below_baseline(watched, options.by)):
@@ -53,8 +52,6 @@ def solve(options: Solve) -> None:
         table = compare_files(spec, find_features(options, runner.reporter, runner.ranks), runner, base)
         if not runner.ranks.leads:
             return
-        if options.out:
-            write_text(options.out, render(table, "json"))
         if options.as_json:
             print(render(table, "json"), end="")
         else:

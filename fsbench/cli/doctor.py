@@ -24,7 +24,6 @@ from fsbench.features.store import library_versions
 from fsbench.report.writers import Cell, Column, Mark, Table, cells, numbers, show, stdout_console
 from fsbench.tasks.sampling import feasible_settings
 
-_WIDTH = 100
 _MARKS: dict[str, Mark] = {
     "complete": "good", "own images": "good", "incomplete": "doubtful", "differs": "doubtful",
 }  # fmt: skip
@@ -148,7 +147,7 @@ def doctor(options: Doctor) -> None:
         print(json.dumps(found | {"environment": asdict(environment)}, indent=2))
         return
     console = stdout_console()
-    console.width = min(console.width, _WIDTH)
+    console.width = min(console.width, 100)
     if datasets:
         counts = numbers("classes", "expected", "images", "expected")
         columns = [Column("data set"), Column("split"), *counts, Column("state")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from fsbench.cli.options import Import, Score, Tasks
@@ -26,12 +25,7 @@ def import_(options: Import) -> None:
     naming = Naming(info.name if info else options.dataset, options.backbone, options.crops)
     out = options.out or options.features_dir / naming.file_name()
     file = import_files(options.files, out, naming, Reporter(options.quiet), force=options.force)
-    if not options.as_json:
-        stdout_console().print(str(file), soft_wrap=True)
-        return
-    splits = {name: {"rows": one.rows, "classes": len(one.class_names)} for name, one in file.splits.items()}
-    about = {"dataset": naming.dataset, "backbone": options.backbone, "dimension": file.dimension, "splits": splits}
-    print(json.dumps({"file": str(file.path), **about}, indent=1))
+    stdout_console().print(str(file), soft_wrap=True)
 
 
 def tasks(options: Tasks) -> None:
@@ -56,5 +50,5 @@ def score(options: Score) -> None:
     rules = record.run.protocol
     same = {"settings": ("balanced" if rules.equal else "unbalanced",), "seed": record.run.seed, "others": [path]}
     words = {**options_of(rules), **same, "tasks": record.tasks}
-    command = Compare(features=[file.path], **words).command("compare")
-    Reporter(options.quiet).say(f"Wrote {path}. Compare it: {command}")
+    others = Compare(features=[file.path], **words).words()
+    Reporter(options.quiet).say(f"Wrote {path}. Compare it: fsbench compare {others}")

@@ -1,15 +1,19 @@
-"""`fsbench extract`."""
+"""`fsbench extract` and `scatter`."""
 
 from __future__ import annotations
 
 from fsbench.backbones.load import Weights, refuse_unknown
+from fsbench.cli.options import Scatter
+from fsbench.cli.session import find_features
 from fsbench.data.scan import OwnData, choose_datasets
 from fsbench.devices import choose_device
 from fsbench.errors import UsageError
 from fsbench.evaluation.options import Extract
 from fsbench.features.extract import Settings, extract_all
+from fsbench.features.scatter import BaseStatistics, scatter_path
+from fsbench.methods.bavardage import Bavardage
 from fsbench.ranks import join_ranks
-from fsbench.report.writers import stdout_console
+from fsbench.report.writers import Column, Table, cells, numbers, show, stdout_console
 from fsbench.reporter import Reporter
 from fsbench.tasks.sampling import feasible_settings
 
@@ -35,3 +39,17 @@ def extract(options: Extract) -> None:
         files = extract_all(datasets, weights, settings, device, place, reporter, force=options.force, ranks=ranks)
         for file in files if ranks.leads else ():
             stdout_console().print(str(file), soft_wrap=True)
+
+
+def scatter(options: Scatter) -> None:
+    """Compute and store the statistics of the base classes, and print them with the clamp that `solve` would use."""
+    reporter, sigma, rows = Reporter(options.quiet), Bavardage.sigma, []
+    for file in find_features(options, reporter):
+        with reporter.bar(f"scatter of {file.path.name}", 2 * file.summary("base").rows) as advance:
+            base = BaseStatistics.fit_file(file, advance)
+        base.save(scatter_path(file.path))
+        counts = (f"{sum(base.class_counts):,}", f"{len(base.class_counts):,}", str(file.dimension))
+        clamped = f"{100 * base.share_clamped(sigma):.0f} % at σ = {sigma:g}"
+        rows.append(cells(file.path.name, *counts, f"{base.effective_rank:.1f}", clamped))
+    columns = [Column("features"), *numbers("N_base", "classes", "D", "effective rank", "clamped")]
+    show(Table("Within-class scatter of the base classes", columns, rows))

@@ -8,12 +8,12 @@ from typing import Any
 
 from fsbench.cli.options import Methods
 from fsbench.errors import UsageError
-from fsbench.evaluation.spec import ALL, MethodChoice, parse_methods
+from fsbench.evaluation.spec import MethodChoice, parse_methods
 from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.images.loader import FEATURES
 from fsbench.methods.registry import method_class, working_methods
 from fsbench.report.writers import Column, Table, cells, number, show, stdout_console
-from fsbench.tasks.protocol import PRESETS
+from fsbench.tasks.protocol import ALL, PRESETS
 
 _SETTINGS = {
     f"{'balanced' if balanced else 'unbalanced'} {shots}-shot": Context(balanced=balanced, shots=shots, alpha=2.0)
@@ -34,9 +34,10 @@ def methods(options: Methods) -> None:
     elif name:
         _show_page(facts)
     else:
-        _show_list(
-            "Protocols, for --protocol" if options.protocols else "Methods; fsbench methods NAME describes one", facts
-        )
+        title = "Protocols, for --protocol" if options.protocols else "Methods; fsbench methods NAME describes one"
+        columns = [Column(name, whole=place == 0) for place, name in enumerate(facts[0])]
+        rows = [cells(*(re.sub(', ".*"', "", text) for text in row.values())) for row in facts]  # no titles of papers
+        show(Table(title, columns, rows))
 
 
 def _describe(label: str) -> dict[str, Any]:
@@ -134,9 +135,3 @@ def _protocols() -> list[dict[str, Any]]:
         }
         for name, one in PRESETS.items()
     ]
-
-
-def _show_list(title: str, rows: list[dict[str, Any]]) -> None:
-    columns = [Column(name, whole=place == 0) for place, name in enumerate(rows[0])]
-    shown = [cells(*(re.sub(', ".*"', "", text) for text in row.values())) for row in rows]  # sources without titles
-    show(Table(title, columns, shown))

@@ -18,7 +18,7 @@ from fsbench.train.settings import CLASSES, RECIPES
 PARTS = ("table1", "table2", "table3", "figure3", "figure4", "figure5")
 
 
-class Scatter(shared.Features, shared.AsJson, shared.Quiet):
+class Scatter(shared.Features, shared.Quiet):
     """Compute mean and within-class scatter S_w of the base features.
 
     Writes a file next to each feature file. Other commands compute missing ones automatically.
@@ -112,7 +112,7 @@ class Verify(Records, shared.Device, shared.FeaturesFolder, shared.ImageFolders,
     methods: Names = option((), "Methods of your own in the records: file.py:CLASS, with commas.", metavar="NAMES")
 
 
-class Import(shared.FeaturesFolder, shared.AsJson, shared.Quiet):
+class Import(shared.FeaturesFolder, shared.Quiet):
     """Make a feature file from features of another program.
 
     Pickles of S2M2, PT-MAP, BAVARDAGE, SimpleShot and TIM, EASY's tensors, S2M2's HDF5, npz and torch files are
@@ -282,11 +282,4 @@ class Calibration(Records, Drawn):
     One panel per setting, with the expected calibration error (ECE) of every method in 15 bins.
 
     Example: [bold]fsbench plot calibration --out calibration.pdf[/bold]
-    """
-
-
-class Spectrum(shared.Features, Drawn):
-    """Plot the spectrum of S_w, and what the clamp σ cuts.
-
-    Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
     """

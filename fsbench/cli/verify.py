@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,15 +25,13 @@ from fsbench.evaluation.source import Source, base_of, load_source, with_pixels
 from fsbench.features.store import FeatureFile
 from fsbench.methods.base import Context, Method
 from fsbench.methods.images.loader import ImageLoader
+from fsbench.methods.images.networks import ImageNetwork
 from fsbench.methods.pool import POOL
 from fsbench.methods.registry import method_class, method_key, method_names
 from fsbench.report.writers import Cell, Column, Mark, Table, cells, show, stdout_console
 from fsbench.reporter import Reporter
 from fsbench.results.collect import read_records
 from fsbench.results.record import Record, Run
-
-if TYPE_CHECKING:
-    from fsbench.methods.images.networks import ImageNetwork
 
 
 def verify(options: Verify) -> None:
@@ -112,24 +110,16 @@ class Verdict:
         }
 
 
+@dataclass
 class Verifier:
-    """Solves samples of records again. Features are read once for records of the same ones that follow each other.
+    """Solves samples of records again. Features are read once for records of the same ones that follow each other."""
 
-    Args:
-        files: Where features are looked for, by their content.
-        own: Methods that are not installed, as `path/to/file.py:CLASS`.
-        sample: Tasks of a record that are solved again; None is all of them.
-        seed: Random seed of the samples.
-        runner: The device, and where methods on images find these.
-    """
-
-    def __init__(
-        self, files: Sequence[FeatureFile], own: Sequence[str], sample: int | None, seed: int, runner: Runner
-    ) -> None:
-        self.files, self.sample, self.runner = files, sample, runner
-        self._own = {method_key(name): method_class(name) for name in own}
-        self._rng = np.random.default_rng(seed)
-        self._last: tuple[tuple[str, ...], FeatureFile, Source] | None = None
+    files: Sequence[FeatureFile]  # where features are looked for, by their content
+    own: Sequence[str]  # methods that are not installed, as `path/to/file.py:CLASS`
+    sample: int | None  # tasks of a record that are solved again; None is all of them
+    seed: int  # of the samples
+    runner: Runner  # the device, and where methods on images find these
+    _last: tuple[tuple[str, ...], FeatureFile, Source] | None = None
 
     def count(self, record: Record) -> int:
         """How many tasks of a record are to be solved."""
@@ -142,8 +132,7 @@ class Verifier:
             if record.method.elsewhere:
                 raise FsbenchError("its predictions are those of another program")
             method_type, (file, source) = self._class(run), self._source(run)
-            if network := method_type.info.network_for(run.params):
-                source = with_pixels(source, network, file, self.runner)
+            source = with_pixels(source, method_type.info.network_for(run.params), file, self.runner)
             method = _configured(method_type, run, source.image_network)
             facts = method.info.title, method.info.assumes(run.params, run.protocol.alpha)
             if (record.class_names, record.method.title, record.method.assumes) != (source.split.class_names, *facts):
@@ -151,7 +140,8 @@ class Verifier:
         except FsbenchError as error:
             advance(self.count(record))
             return Verdict(record, reason=error.message)
-        numbers = np.sort(self._rng.permutation(record.tasks)[: self.count(record)])
+        rng = np.random.default_rng([self.seed, int(run.digest, 16)])
+        numbers = np.sort(rng.permutation(record.tasks)[: self.count(record)])
         tasks, device = TaskList(run.protocol, run.seed, numbers), self.runner.device
         progress = lambda done, *note: advance(done)  # noqa: E731
         (outcome,) = solve([method], source.split, source.base, tasks, device=device, progress=progress)
@@ -166,11 +156,11 @@ class Verifier:
     def _class(self, run: Run) -> type[Method]:
         """The class of a record's method, of the very version."""
         name = run.method.partition("@")[0]
-        method = self._own.get(run.method)
-        if name in method_names() and method_key(name) == run.method:
-            method = method_class(name)
-        if method is None:
+        here = [name, *self.own] if name in method_names() else self.own
+        same = next((one for one in here if method_key(one) == run.method), None)
+        if same is None:
             raise FsbenchError(f"its method {run.method} is not here, or of another version: name it with --methods")
+        method = method_class(same)
         if method.info.version != run.version:
             raise FsbenchError(f"it is of version {run.version} of {name}, this fsbench has {method.info.version}")
         return method
@@ -208,9 +198,6 @@ def _configured(method_type: type[Method], run: Run, network: ImageNetwork | Non
     return method
 
 
-_COLUMNS = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
-
-
 def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     """The table of `fsbench verify`: one row per record."""
     marks: dict[str, Mark] = {"equal": "good", "different": "bad", "not verified": "doubtful"}
@@ -220,5 +207,6 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
         texts = (record.dataset, record.backbone, record.method.label, protocol.mix_title, str(protocol.shots))
         checked = f"{len(verdict.tasks):,} of {record.tasks:,}"
         rows.append([*cells(*texts, checked), Cell(verdict.state, marks[verdict.state])])
-    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in _COLUMNS]
+    names = ("data set", "backbone", "method", "setting", "shots", "tasks", "result")
+    columns = [Column(name, whole=name in ("setting", "shots", "result"), numeric=name == "tasks") for name in names]
     return Table("Records, solved again on a sample of their tasks", columns, rows)

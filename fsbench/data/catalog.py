@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 
-from fsbench.errors import FsbenchError, unknown_name
+from fsbench.errors import unknown_name
 
 SPLITS = ("base", "val", "novel")
 EMBEDDED = "glyphs"  # the data set that fsbench draws itself
@@ -26,7 +26,7 @@ SPLIT_ALIASES = {
     "val": ("val", "validation", "valid", "meta-val", "meta_val", "metaval"),
     "novel": ("novel", "test", "meta-test", "meta_test", "metatest", "testing"),
 }
-SPLIT_WORDS = frozenset(alias for aliases in SPLIT_ALIASES.values() for alias in aliases)
+SPLIT_WORDS = {alias: split for split, aliases in SPLIT_ALIASES.items() for alias in aliases}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,6 @@ class DatasetInfo:
     def split_of(self) -> dict[str, str]:
         """The split of every class."""
         return {label: split for split, labels in self.splits.items() for label in labels}
-
-    @property
-    def split_digest(self) -> str:
-        """The sha256 that identifies the class lists."""
-        return split_digest(self.splits)
 
 
 _CIFAR = ("cifar-100-python", "cifar-100")
@@ -132,15 +127,6 @@ def variants(info: DatasetInfo) -> tuple[DatasetInfo, ...]:
     """All data sets cut from the same images, `info` itself first."""
     others = (other for other in _CATALOG.values() if other.images_of == info.images_of and other is not info)
     return (info, *others)
-
-
-def canonical_split(name: str) -> str:
-    """The split meant by one of the names in circulation, such as `train` or `meta-test`; others are refused."""
-    for split, aliases in SPLIT_ALIASES.items():
-        if name.strip().lower() in aliases:
-            return split
-    listed = ", ".join(f"{split} ({', '.join(aliases[1:])})" for split, aliases in SPLIT_ALIASES.items())
-    raise FsbenchError(f"Unknown split {name!r}.", f"Known: {listed}.")
 
 
 def _plain(name: str) -> str:

@@ -87,17 +87,17 @@ def _record(transform: EvalTransform) -> np.dtype[np.void]:
 
 def _decode(split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> Iterator[NDArray[np.void]]:
     """One block of images after another."""
+
+    def pixels(row: int) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+        image = split.open(row)
+        return transform.pixels(image), image.size
+
     label = f"decoding {split.dataset} {split.name}"
     with reporter.bar(label, len(split)) as advance, ThreadPoolExecutor(cpu_share()) as pool:
         for start in range(0, len(split), _AT_ONCE):
             rows = range(start, min(start + _AT_ONCE, len(split)))
-            yield np.array([*pool.map(lambda row: _decode_one(split, row, transform), rows)], dtype=_record(transform))
+            yield np.array([*pool.map(pixels, rows)], dtype=_record(transform))
             advance(len(rows))
-
-
-def _decode_one(split: ImageSplit, row: int, transform: EvalTransform) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    image = split.open(row)
-    return transform.pixels(image), image.size
 
 
 def _write(path: Path, split: ImageSplit, transform: EvalTransform, reporter: Reporter) -> None:

@@ -79,7 +79,7 @@ def compare(
 
 def _refuse_failures(failures: Mapping[str, FsbenchError], runs: Runs, baseline: str, reporter: Reporter) -> None:
     """Name the methods that failed; the table has the others, if there are others than the baseline."""
-    if failures and all(label == baseline for _, label, _ in runs):
+    if all(label == baseline for _, label, _ in runs):
         raise next(iter(failures.values()))
     for where, error in failures.items():
         reporter.warn(f"{where}: {error.message} It is left out. {error.hint}")
@@ -89,15 +89,14 @@ def _job(
     spec: Spec, choice: MethodChoice, protocol: TaskProtocol, source: Source, file: FeatureFile, runner: Runner
 ) -> Job:
     """What to run for one cell, with tuned parameters where they are asked for and there are some to tune."""
-    network = choice.network
-    rows = with_pixels(source, network, file, runner) if network else source
+    rows = with_pixels(source, choice.network, file, runner)
     # A baseline that was not asked for takes over what was given, and is not tuned.
     asked = not choice.options or any(choice.label == other.label for other in spec.methods)
     tuned = configure_tuned(choice, protocol, file, rows, runner) if spec.tune and asked else None
     method, origins = tuned or configure(choice, rows, protocol, preset=spec.preset, blind=spec.blind)
     # All classes of this split: val may have another number of them.
     rules = replace(protocol, ways=len(source.split.class_names)) if protocol.ways == ALL else protocol
-    few = spec.all_methods and network and choice.info.cost == "network"
+    few = spec.all_methods and choice.network and choice.info.cost == "network"
     return Job(choice, method, origins, rows, rules, spec.seed, min(spec.tasks, NETWORK_TASKS) if few else spec.tasks)
 
 

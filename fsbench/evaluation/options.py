@@ -15,7 +15,6 @@ of_tasks, of_method, of_run, of_output, for_experts = (
     partial(option, panel=panel) for panel in ("Tasks", "Method", "Run", "Output", "Advanced")
 )
 SETTINGS = ("unbalanced", "balanced")
-MOST_TASKS = 10**9
 # Those of fsbench.results.metrics, without numpy.
 METRIC_NAMES = ("accuracy", "balanced-accuracy", "macro-f1", "ece", "auroc", "aupr")
 PROMPT = "a photo of a {}."
@@ -56,9 +55,7 @@ class Unbalanced(Options):
 
 
 class Sampling(Drawing):
-    tasks: Count | None = of_tasks(
-        None, "Tasks per setting. (default: by protocol, mostly 10,000)", ge=1, le=MOST_TASKS
-    )
+    tasks: Count | None = of_tasks(None, "Tasks per setting. (default: by protocol, mostly 10,000)", ge=1, le=10**9)
     split: str = of_tasks(
         "novel", "Classes that tasks are drawn from.", metavar="novel|val|base", completion=tuple(SPLITS)
     )
@@ -186,7 +183,6 @@ class Compare(Comparing, Base, Running):
         "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"
     )
     by: float = of_output(0.0, "With --fail-if-worse: by more than X points.", ge=0)
-    per_class: bool = of_output(False, "Add the recall of every class, largest difference to the baseline first.")
     sort: bool = of_output(False, "Order methods by their mean accuracy, the best first.")
     output: Literal["rich", "markdown", "latex", "csv", "json"] | None = of_output(
         None,
@@ -219,7 +215,6 @@ class Solve(Sampling, Unbalanced, Configuring, Setting, Measuring, Base, Running
     method: str = of_method(
         "bavardage", "bavardage, bavardage:released, soft-kmeans, … or file.py:CLASS.", completion="methods"
     )
-    out: Path | None = of_output(None, "Also write the rows to this JSON file.", metavar="FILE")
 
 
 class OwnImages(Options):

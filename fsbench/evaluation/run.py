@@ -105,16 +105,13 @@ class Runner:
     force: bool = False  # recompute existing results
     images: ImageLoader = field(default_factory=ImageLoader)  # where methods on images find these and their networks
 
-    def run_all(
-        self, jobs: Sequence[Job], progress: Callable[[int, str], None] | None = None
-    ) -> list[Record | MethodError]:
+    def run_all(self, jobs: Sequence[Job], advance: Callable[[int, str], None]) -> list[Record | MethodError]:
         """The records of jobs, in their order: stored ones, or with the missing tasks added.
 
         In place of the record of a method that fails there is its error, unless several processes share the tasks.
         Fast methods that lack the same tasks are solved together, which draws these tasks once. Progress is told as
         tasks that are done, times methods, and what is under way.
         """
-        advance = progress or (lambda done, label: None)
         drafts = [_draft(job, self) for job in jobs]
         records = [self.ranks.agree(partial(self._stored, draft)) for draft in drafts]
         together: dict[tuple[Any, ...], list[int]] = {}
@@ -144,9 +141,9 @@ class Runner:
         whole = {n: record.first(jobs[n].tasks) for n, record in enumerate(records) if record}
         return [failed.get(n) or whole[n] for n in range(len(jobs))]
 
-    def run(self, job: Job, progress: Callable[[int, str], None] | None = None) -> Record:
+    def run(self, job: Job, advance: Callable[[int, str], None] = lambda done, label: None) -> Record:
         """The record of one job."""
-        (record,) = self.run_all([job], progress)
+        (record,) = self.run_all([job], advance)
         if isinstance(record, MethodError):
             raise record
         return record

@@ -12,13 +12,11 @@ import numpy as np
 from fsbench.backbones.families import FAMILIES, describe_architecture
 from fsbench.data.catalog import DATASETS, dataset_info
 from fsbench.errors import FsbenchError
-from fsbench.features.arrays import opened
 from fsbench.features.scatter import BaseStatistics, base_statistics
-from fsbench.features.store import FeatureFile, Provenance, Split, overlap, repeated_rows
+from fsbench.features.store import FeatureFile, Provenance, Split, opened, overlap, repeated_rows
 from fsbench.methods.pool import POOL, Statistics
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
-from fsbench.results.record import network_words
 
 if TYPE_CHECKING:
     from fsbench.evaluation.run import Runner
@@ -56,12 +54,6 @@ class Source:
     def facts(self) -> dict[str, Any]:
         """What records say of the features."""
         return {name: getattr(self.split if name == "class_names" else self, name) for name in FACTS}
-
-    @property
-    def title(self) -> str:
-        """Data set and network, as headings name them."""
-        words = network_words(self.provenance)
-        return f"{self.provenance.dataset} {self.provenance.backbone}" + (f" ({words})" if words else "")
 
 
 def load_source(file: FeatureFile, split: str, base: Statistics, other: FeatureFile | None = None) -> Source:
@@ -174,13 +166,16 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
             f"{other.path} divides {mine.dataset} into other base, val and novel classes than {file.path}.",
             "Extract both with the same class lists.",
         )
-    shared = overlap(f"base of {other.path}", other.stream("base"), f"{split} of {file.path}", file.stream(split))
-    if remark := shared.refuse_many("the base classes would hold the images to be classified."):
+    names = f"base of {other.path}", f"{split} of {file.path}"
+    why = "the base classes would hold the images to be classified."
+    if remark := overlap(names[0], other.stream("base"), names[1], file.stream(split), why):
         reporter.warn(remark)
 
 
 def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner) -> Source:
-    """The source of a method on images: its network, and pixels as rows."""
+    """The source for a method: of one on images, with its network, and pixels as rows."""
+    if not network:
+        return source
     loaded = runner.images.network(network, file)
     read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
     pixels: Any = runner.ranks.first_alone(read)

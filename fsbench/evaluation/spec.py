@@ -15,10 +15,8 @@ from fsbench.methods.base import MethodInfo
 from fsbench.methods.registry import method_class, plain_label, split_variant, working_methods
 from fsbench.results.metrics import ACCURACY, metric_of
 from fsbench.results.studies import Value
-from fsbench.tasks.protocol import ALL as ALL_IMAGES
-from fsbench.tasks.protocol import ALPHA, PRESETS, TaskProtocol
+from fsbench.tasks.protocol import ALL, ALPHA, PRESETS, TaskProtocol
 
-ALL = "all"
 NO_BASELINE = ""
 NETWORK_TASKS = 100  # per column, of methods that adapt a network to each, unless they are asked for by name
 
@@ -159,7 +157,7 @@ def protocols_of(options: Any) -> tuple[TaskProtocol, ...]:
     numbers = {name: getattr(options, name) for name in _NUMBERS if getattr(options, name) is not None}
     numbers = {name: getattr(preset, name) for name in _NUMBERS} | numbers
     mixes = {"balanced" if mix == "equal" else "unbalanced": mix for mix in preset.mixes}
-    if numbers["queries"] == ALL_IMAGES:
+    if numbers["queries"] == ALL:
         mixes = {"unbalanced": "images"}
     if options.alpha is not None and "unbalanced" not in mixes:
         raise UsageError("alpha", f"α has no meaning for {options.protocol}, whose tasks are balanced")
@@ -189,8 +187,8 @@ def command_of(file: Path, of_method: Mapping[str, Any], protocol: TaskProtocol,
     `others` are further options of the tasks, such as `tasks`, `seed` or `base`.
     """
     unbalanced = not protocol.equal or len(protocol.preset.mixes) == 1
-    of_tasks = Solve(features=[file], unbalanced=unbalanced, **options_of(protocol), **others).command("solve")
-    return of_tasks, Solve(**of_method).words()
+    of_tasks = Solve(features=[file], unbalanced=unbalanced, **options_of(protocol), **others)
+    return f"fsbench solve {of_tasks.words()}", Solve(**of_method).words()
 
 
 def options_of(protocol: TaskProtocol) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fsbench.features.store import FeatureFile
 from fsbench.io.files import readable_part
 from fsbench.options import text_of
 from fsbench.results.published import published_curve
-from fsbench.results.record import Record, common_signature
+from fsbench.results.record import common_signature, network_words
 from fsbench.results.studies import Curve, Panel, Point, Sweep, Value, symbol
 from fsbench.tasks.protocol import TaskProtocol
 
@@ -76,17 +76,22 @@ def run_sweep(
         records = {job: apart.run(job, lambda done, label: bar(done)) for job in every}
     panels = []
     for plan, lines in zip(plans, jobs, strict=True):
-        pairs = zip(plan.lines, lines, strict=True)
-        curves = tuple(_curve(plan.axis, line, [records[job] for job in along]) for line, along in pairs)
-        panels.append(Panel(symbol(plan.axis.name), plan.title, curves))
+        curves = []
+        for line, along in zip(plan.lines, lines, strict=True):
+            own = {x: records[job] for x, job in zip(plan.axis.values, along, strict=True)}
+            published = published_curve(next(iter(own.values())), plan.axis.name)
+            points = tuple(Point(x, record.accuracy, record.ci95) for x, record in own.items())
+            curves.append(Curve(line.label, points, tuple(Point(*pair) for pair in published)))
+        panels.append(Panel(symbol(plan.axis.name), plan.title, tuple(curves)))
     over = dict.fromkeys(f"{plan.axis.name}={','.join(map(str, plan.axis.values))}" for plan in plans)
     signature = f"{common_signature([*records.values()])}|over:{'+'.join(over)}"
-    words = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
-    title = f"{every[0].source.title}: {name}, {tasks:,} tasks per point"
-    points = [record.run.digest for record in records.values()]
-    content = json.dumps([tasks, *points, *map(asdict, plans)], sort_keys=True, default=str)
+    stem = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
+    details = f" ({words})" if (words := network_words(made)) else ""
+    title = f"{made.dataset} {made.backbone}{details}: {name}, {tasks:,} tasks per point"
+    digests = [record.run.digest for record in records.values()]
+    content = json.dumps([tasks, *digests, *map(asdict, plans)], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]
-    return Sweep(f"{words}-{digest}", title, signature, tuple(panels))
+    return Sweep(f"{stem}-{digest}", title, signature, tuple(panels))
 
 
 def _all_jobs(
@@ -100,16 +105,10 @@ def _all_jobs(
     def point(line: Line, axis: Axis, x: Value) -> Job:
         protocol, options = at({axis.name: x}, line.protocol, line.choice.options)
         choice, source = replace(line.choice, options=options), sources[line.split]
-        source = with_pixels(source, choice.network, file, runner) if choice.network else source
+        source = with_pixels(source, choice.network, file, runner)
         return Job(choice, *configure(choice, source, protocol, preset=preset), source, protocol, seed, tasks)
 
     return [[[point(line, plan.axis, x) for x in plan.axis.values] for line in plan.lines] for plan in plans]
-
-
-def _curve(axis: Axis, line: Line, records: Sequence[Record]) -> Curve:
-    points = tuple(Point(x, record.accuracy, record.ci95) for x, record in zip(axis.values, records, strict=True))
-    published = published_curve(records[0], axis.name)
-    return Curve(line.label, points, tuple(Point(x, accuracy) for x, accuracy in published))
 
 
 ONE, FIVE = TaskProtocol(shots=1), TaskProtocol(shots=5)

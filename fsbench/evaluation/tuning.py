@@ -114,8 +114,8 @@ def validation_source(file: FeatureFile, base: Statistics) -> Source:
             "Extract val images into the file, or leave out --tune: the scale-free defaults need no tuning.",
         )
     if "novel" in file.splits:
-        shared = overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"))
-        shared.refuse_many("parameters would be tuned on novel classes.")
+        why = "parameters would be tuned on novel classes."
+        overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"), why)
     return load_source(file, "val", base)
 
 
@@ -204,7 +204,7 @@ def configure_tuned(
 ) -> tuple[Method, Origins] | None:
     """A method with tuned parameters, and where they come from; None if it has none to tune, and none are stored."""
     tunable, val = method_class(choice.method).can_tune(), validation_source(file, source.base)
-    val = with_pixels(val, choice.network, file, runner) if choice.network and tunable else val
+    val = with_pixels(val, choice.network if tunable else "", file, runner)
     search = Search(choice, val, protocol, tuning_path(file.path))
     best = runner.ranks.agree(search.stored) or (tune(search, grid_of(choice), runner) if tunable else None)
     confident, by_default = search.for_confidence(best), replace(search, goal="confidence")
@@ -216,8 +216,8 @@ def configure_tuned(
         return None
     chosen: dict[str, Value] = {}
     for tuned in outcomes:
-        words = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot: {tuned.describe()}"
-        runner.reporter.say(words)
+        place = f"{source.provenance.dataset}, {protocol.setting}, {protocol.shots}-shot"
+        runner.reporter.say(f"{place}: {tuned.describe()}")
         chosen |= tuned.params
     method, origins = configure(replace(choice, options={**choice.options, **chosen}), source, protocol)
     params = {**origins.params, **dict.fromkeys(chosen, "tuned")}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fsbench.data.catalog import SPLIT_WORDS, SPLITS, canonical_split
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import REPAIR, text_of
 from fsbench.exchange.layouts import Part, read_file, read_text
 from fsbench.features.store import (
     FeatureFile,
     Provenance,
+    Split,
     digest,
     make_split,
     overlaps,
@@ -23,14 +26,7 @@ from fsbench.features.store import (
     write_features,
 )
 from fsbench.io.files import is_name, only_writer, sha256_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fsbench.features.store import Split
-    from fsbench.reporter import Reporter
+from fsbench.reporter import Reporter
 
 TEXT = "text"  # in place of a split: a table of text prototypes
 
@@ -83,8 +79,7 @@ def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> l
     if len(set(widths.values())) > 1:
         listed = ", ".join(f"{name} has {width} ({origins[name]})" for name, width in widths.items())
         raise FsbenchError(f"Numbers of features differ: {listed}.", "All splits must come from one backbone.")
-    remarks = [shared_rows.refuse_many("they cannot belong together.") for shared_rows in overlaps(splits)]
-    return list(filter(None, remarks))
+    return overlaps(splits, "they cannot belong together.")
 
 
 @dataclass(frozen=True)
@@ -230,4 +225,4 @@ def _parse_source(text: str) -> tuple[str, Path]:
     if word.lower() not in SPLIT_WORDS:
         hint = "Write base=FILE, val=FILE, novel=FILE or text=FILE."
         raise FsbenchError(f"{word!r} in {text!r} is not a split.", hint)
-    return canonical_split(word), Path(path)
+    return SPLIT_WORDS[word.lower()], Path(path)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, DatasetInfo, canonical_split, dataset_info
+from fsbench.data.catalog import DATASETS, SPLIT_WORDS, SPLITS, DatasetInfo, dataset_info
 from fsbench.errors import FsbenchError
 from fsbench.exchange.containers import open_file, reading, text_of
 
@@ -126,7 +126,7 @@ def _meaning(key: str) -> tuple[str, str] | None:
     role = _ROLES.get("_".join(part for part in parts if part not in SPLIT_WORDS))
     if role is None or len(splits) > 1:
         return None
-    return canonical_split(splits[0]) if splits else "", role
+    return SPLIT_WORDS[splits[0]] if splits else "", role
 
 
 def _part(split: str, arrays: dict[str, NDArray[Any]]) -> tuple[Part, int]:

@@ -18,17 +18,16 @@ from functools import cached_property, partial
 from glob import escape
 from itertools import compress, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from fsbench.backbones.base import Extractor
 from fsbench.backbones.clip_models import text_prototypes
 from fsbench.backbones.families import BACKBONES, describe_architecture
 from fsbench.backbones.load import Weights, transform_of
+from fsbench.backbones.networks import Extractor
 from fsbench.data.catalog import EMBEDDED
 from fsbench.data.dataset import ImageDataset, counted, first_names
 from fsbench.data.scan import choose_datasets
@@ -49,11 +48,8 @@ from fsbench.features.store import (
     write_features,
 )
 from fsbench.io.files import is_name, only_writer, readable_part, whole_file
-from fsbench.ranks import ALONE, Ranks
-
-if TYPE_CHECKING:
-    from fsbench.reporter import Reporter
-
+from fsbench.ranks import ALONE, Ranks, SharedError
+from fsbench.reporter import Reporter
 
 IMAGES_PER_BLOCK = 1024
 _FIRST_WITH_TF32 = (8, 0)  # compute capability
@@ -104,7 +100,7 @@ def extract_all(
             reporter.say(backbone.info.describe())
             files.append(extract(dataset, backbone, path, settings, device, reporter, force=force, ranks=ranks))
         except FsbenchError as failure:
-            if len(datasets) == 1 or not ranks.can_go_on_after(failure):
+            if len(datasets) == 1 or not (ranks.count == 1 or isinstance(failure, SharedError)):
                 raise
             reporter.warn(f"{dataset.name} could not be extracted: {failure.message}")
             failures.append((dataset.name, failure.hint))
@@ -160,8 +156,7 @@ def extract(
             return stored
         rows: dict[str, Row] = {}  # process 0 alone holds features
         ranks.agree(lambda: rows.update(_existing(store, job, reporter, force)))
-        missing = ranks.agree(lambda: job.first_rows(without=rows))
-        _fill(store, job, missing, device, reporter, ranks)
+        _fill(store, job, ranks.agree(lambda: job.missing(rows)), device, reporter, ranks)
         file = ranks.agree(lambda: _assemble(store, job, rows))
     for note in () if settings.replaces else file.provenance.notes[len(dataset.notes) :]:
         reporter.warn(f"{dataset.name}: {note}")
@@ -207,10 +202,10 @@ class Extraction:
         """What identifies the row of every image; equal images have equal rows."""
         return [_key(value, name, self.settings.crops) for _, _, name, value in self.places]
 
-    def first_rows(self, without: Mapping[str, Row]) -> list[int]:
+    def missing(self, rows: Mapping[str, Row]) -> list[int]:
         """The rows to compute: of every key that is not there yet the first one."""
         first = {key: row for row, key in reversed([*enumerate(self.keys)])}
-        return sorted(row for key, row in first.items() if key not in without)
+        return sorted(row for key, row in first.items() if key not in rows)
 
     def provenance(self, notes: Iterable[str] = ()) -> Provenance:
         """What the feature file says of its origin; `notes` beside those of the data set."""
@@ -355,7 +350,7 @@ def _fill(
                 raise FsbenchError(message, "Repair it, or leave out and list all such images with --skip-broken.")
             store.write([job.keys[row] for row in block], features, [broken.get(row, "") for row in block])
             advance(len(block))
-    ranks.wait()
+    ranks.sum(np.zeros(1, np.int64))  # waits for the others
 
 
 def _features(
@@ -404,7 +399,7 @@ def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> Fea
         if job.settings.text:
             text = text_prototypes(job.backbone, split.class_names, job.settings.text)
             splits[split.name] = with_text(splits[split.name], text, job.backbone.info.name)
-    shared = [pair.sentence for pair in overlaps(splits) if pair.rows]
+    shared = overlaps(splits)
     shared += [f"{name}: {words}: the same images twice?" for name in splits if (words := repeated_rows(splits[name]))]
     write_features(store.out, job.provenance([*skipped, *shared]), splits)
     store.clear(own=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 from torch.utils.data import Dataset
 
-from fsbench.backbones.base import Extractor
+from fsbench.backbones.networks import Extractor
 from fsbench.data.dataset import BrokenImageError, ImageSplit, OutOfReachError
 from fsbench.data.pixels import normalised
 from fsbench.data.transforms import CropTransform, EvalTransform

@@ -15,15 +15,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fsbench.data.dataset import FolderImages, ImageDataset, ImageSplit, content_hash
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
 from fsbench.ranks import ALONE, Ranks
-
-if TYPE_CHECKING:
-    from fsbench.reporter import Reporter
+from fsbench.reporter import Reporter
 
 INDEX = "images.index"
 UNREADABLE = "unreadable"  # begins what stands in place of the hash of a file that cannot be read

@@ -1,4 +1,4 @@
-"""Feature files: the features, labels and names of every split, and where they come from."""
+"""Feature files: the features, labels and names of every split, and where they come from; and arrays in their place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fsbench.data.catalog import SPLITS
-from fsbench.errors import FsbenchError
+from fsbench.errors import FsbenchError, UsageError
 from fsbench.io.files import is_name
 from fsbench.io.hdf5 import REMAKE, attribute_of, encode, open_hdf5, sealed_hdf5, strings_of
 
@@ -29,6 +29,11 @@ _MANY = 0.01  # share of the smaller split: public data sets have a few doubles,
 _MARKED_AT_ONCE = 4096  # rows
 _ONE_TEXT = "A text prototype is a row of as many features as images have, one per class, in the order of the classes."
 _RELABEL = "Every class has a number from 0 and at least one image: repair the labels, or make the file again."
+
+# features (M, D) and labels (M,), as arrays or tensors; and text prototypes (C, D) of the classes
+Pair = tuple[Any, Any] | tuple[Any, Any, Any]
+Arrays = Pair | Mapping[str, Pair]  # of novel classes alone, or by split
+_EXAMPLE = 'Give a feature file, or arrays: {"base": (features, labels), "novel": (features, labels)}.'
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,6 @@ def library_versions() -> dict[str, str]:
 def digest(content: Any) -> str:
     """The SHA-256 of plain data."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _read_provenance(file: h5py.File, path: Path) -> Provenance:
-    provenance = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
-    if not all(map(is_name, (provenance.dataset, provenance.backbone, provenance.family or "none"))):
-        raise FsbenchError(f"{path} does not name its data set, backbone and family in printable letters.", REMAKE)
-    return provenance
 
 
 @dataclass(frozen=True)
@@ -231,11 +229,10 @@ class FeatureFile:
         """Check a file's structure and read everything but the features and the image names."""
         path = Path(path)
         with open_hdf5(path, FORMAT, VERSION) as file:
-            provenance = _read_provenance(file, path)
-            present = [name for name in SPLITS if name in file]
-            if not present:
-                raise FsbenchError(f"{path} has none of the splits {', '.join(SPLITS)}.", REMAKE)
-            return cls(path, provenance, {name: _summarise(file[name]) for name in present})
+            made = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
+            if not all(map(is_name, (made.dataset, made.backbone, made.family or "none"))):
+                raise FsbenchError(f"{path} does not name its data set, backbone and family in letters.", REMAKE)
+            return cls(path, made, {name: _summarise(file[name]) for name in SPLITS if name in file})
 
     def __str__(self) -> str:
         made = self.provenance
@@ -244,13 +241,9 @@ class FeatureFile:
         size = f"{made.image_size} pixels" if made.image_size else ""
         lines = [f"{self.path}: {made.dataset}, {made.backbone}, D = {self.dimension}"]
         lines += [f"{name}: {one.rows} images of {len(one.class_names)} classes" for name, one in self.splits.items()]
-        lines += [f"text of {made.text_encoder or 'an unknown encoder'}"] if self.has_text else []
+        has_text = any(split.text is not None for split in self.splits.values())
+        lines += [f"text of {made.text_encoder or 'an unknown encoder'}"] if has_text else []
         return "\n  ".join([*lines, ", ".join(filter(None, (made.family, made.named_weights, size, crops, origin)))])
-
-    @property
-    def has_text(self) -> bool:
-        """Whether some split has text prototypes."""
-        return any(split.text is not None for split in self.splits.values())
 
     @property
     def dimension(self) -> int:
@@ -325,41 +318,27 @@ def _check_finite(features: NDArray[np.float32], order: NDArray[np.intp], images
         raise FsbenchError(f"Row {order[rows[0]]}{image} of the features contains {row[~np.isfinite(row)][0]}.", hint)
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Rows that two splits have in common, bit for bit: an image that is in both, or features given twice."""
-
-    one: str
-    other: str
-    rows: int  # different rows that are in both; rows of zeros do not count
-    share: float  # of the rows of the smaller one
-
-    @property
-    def sentence(self) -> str:
-        """In words."""
-        rows = "1 identical row" if self.rows == 1 else f"{self.rows:,} identical rows"
-        return f"{self.one} and {self.other} share {rows} of features"
-
-    def refuse_many(self, why: str) -> str:
-        """An error if it cannot be an accident; else a remark, which is empty if there is no overlap."""
-        if self.share >= _MANY:
-            raise FsbenchError(f"{self.sentence}: {why}", "Remove the images that are in both, and extract again.")
-        return f"{self.sentence}: the same images in both?" if self.rows else ""
-
-
 def overlap(
-    one: str, first: Iterable[NDArray[np.float32]], other: str, second: Iterable[NDArray[np.float32]]
-) -> Overlap:
-    """Compare two splits, each given as blocks of rows."""
+    one: str, first: Iterable[NDArray[np.float32]], other: str, second: Iterable[NDArray[np.float32]], why: str = ""
+) -> str:
+    """A remark on rows that two splits, given as blocks, have in common bit for bit; empty if there are none.
+
+    Rows of zeros do not count. Many cannot be an accident: they are refused, if `why` says what they would spoil.
+    """
     marks, others = _marks(first), _marks(second)
-    rows = len(np.intersect1d(marks[marks > 0], others[others > 0]))
-    return Overlap(one, other, rows, rows / max(1, min(len(marks), len(others))))
+    shared = len(np.intersect1d(marks[marks > 0], others[others > 0]))
+    rows = "1 identical row" if shared == 1 else f"{shared:,} identical rows"
+    sentence = f"{one} and {other} share {rows} of features"
+    if why and shared / max(1, min(len(marks), len(others))) >= _MANY:
+        raise FsbenchError(f"{sentence}: {why}", "Remove the images that are in both, and extract again.")
+    return f"{sentence}: the same images in both?" if shared else ""
 
 
-def overlaps(splits: Mapping[str, Split]) -> list[Overlap]:
-    """Compare all splits of a data set, pair by pair."""
+def overlaps(splits: Mapping[str, Split], why: str = "") -> list[str]:
+    """The remarks on all pairs of splits of a data set."""
     pairs = itertools.combinations(splits.items(), 2)
-    return [overlap(one, [first.features], other, [second.features]) for (one, first), (other, second) in pairs]
+    remarks = [overlap(one, [first.features], other, [second.features], why) for (one, first), (other, second) in pairs]
+    return [remark for remark in remarks if remark]
 
 
 def repeated_rows(split: Split) -> str:
@@ -383,3 +362,76 @@ def _marks(blocks: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:
             bits = np.ascontiguousarray(block[start : start + _MARKED_AT_ONCE]).view(np.uint32)
             sums.append(bits.astype(np.uint64) @ weights)
     return np.concatenate(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturesInMemory(FeatureFile):
+    """Features and labels that are in no file."""
+
+    in_memory: ClassVar[bool] = True
+
+    held: Mapping[str, Split]
+
+    def stream(self, name: str) -> Iterator[NDArray[np.float32]]:
+        """One split in blocks of whole rows."""
+        self.summary(name)
+        return in_blocks(self.held[name].features)
+
+    def images(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Arrays do not name their images."""
+        return (), ()
+
+
+def is_arrays(value: object) -> bool:
+    """Whether something is meant as features and labels in memory, right or wrong."""
+    return isinstance(value, Mapping) or (
+        isinstance(value, tuple) and 1 < len(value) < 4 and hasattr(value[0], "shape")
+    )
+
+
+def opened(values: Any, argument: str) -> list[FeatureFile]:
+    """Open the value of an argument: None, or one or a list of paths, open files, and arrays."""
+    listed = values if isinstance(values, list) else [] if values is None else [values]
+    return [_opened(one, f"arrays{number or ''}", argument) for number, one in enumerate(listed)]
+
+
+def _opened(value: Any, name: str, argument: str) -> FeatureFile:
+    if isinstance(value, FeatureFile):
+        return value
+    if isinstance(value, str | Path):
+        return FeatureFile.open(value)
+    if not is_arrays(value):
+        raise UsageError(argument, f"expected a feature file, got {described(value)}", _EXAMPLE)
+    pairs = value if isinstance(value, Mapping) else {"novel": value}
+    for split in pairs or ("nothing",):
+        if split not in SPLITS:
+            raise UsageError(argument, f"{split!r} is not a split; expected {', '.join(SPLITS)}", _EXAMPLE)
+    named = {split: f"{argument}[{split!r}]" if pairs is value else argument for split in SPLITS if split in pairs}
+    held = {split: _split(pairs[split], place) for split, place in named.items()}
+    if len({one.features.shape[1] for one in held.values()}) > 1:
+        raise FsbenchError("All splits must have the same number of features.")
+    summaries = {
+        split: SplitSummary(
+            len(x := one.features), x.shape[1], one.offsets, one.class_names, content_digest(one), one.text
+        )
+        for split, one in held.items()
+    }
+    return FeaturesInMemory(Path(name), Provenance("arrays", "memory"), summaries, held)
+
+
+def _split(pair: Any, argument: str) -> Split:
+    if not isinstance(pair, Sequence) or len(pair) not in (2, 3):
+        raise UsageError(argument, f"expected (features, labels), got {described(pair)}", _EXAMPLE)
+    try:
+        features, labels, *text = (array.detach().cpu() if hasattr(array, "detach") else array for array in pair)
+        split = make_split(features, labels)
+        return with_text(split, text[0], "text") if text else split
+    except (FsbenchError, ValueError, TypeError) as error:
+        problem = error.message if isinstance(error, FsbenchError) else str(error)
+        raise UsageError(argument, problem.rstrip(".")) from error
+
+
+def described(value: object) -> str:
+    """A value in a few words: its shape, or its type."""
+    shape = getattr(value, "shape", None)
+    return f"an array of shape {tuple(shape)}" if shape is not None else f"a {type(value).__name__}"

@@ -199,7 +199,14 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
     try:
         _refuse_no_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _acquire(lock, path, waiting)
+        with contextlib.suppress(Timeout):
+            lock.acquire(timeout=_MOMENT)
+        if not lock.is_locked:
+            sentence = f"{path} is being written by another process"
+            if waiting is None:
+                raise FsbenchError(f"{sentence}.", "Wait until it is done, or write elsewhere with --out.")
+            waiting(f"{sentence}: waiting for it.")
+            lock.acquire()
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise system_trouble(f"Could not write {path}", error) from error
@@ -214,14 +221,3 @@ def only_writer(path: Path, waiting: Callable[[str], None] | None = None) -> Ite
             with contextlib.suppress(OSError):
                 side.unlink()  # before the release, so that a waiting process sees that the file is gone
             lock.release()
-
-
-def _acquire(lock: FileLock, path: Path, waiting: Callable[[str], None] | None) -> None:
-    try:
-        lock.acquire(timeout=_MOMENT)
-    except Timeout:
-        sentence = f"{path} is being written by another process"
-        if waiting is None:
-            raise FsbenchError(f"{sentence}.", "Wait until it is done, or write elsewhere with --out.") from None
-        waiting(f"{sentence}: waiting for it.")
-        lock.acquire()

@@ -7,18 +7,16 @@ import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from fsbench.backbones.base import Extractor
+from fsbench.backbones.networks import Extractor
 from fsbench.data import dataset as data
 from fsbench.data.dataset import counted, first_names, is_image
 from fsbench.data.layouts import images_below, read_image_rows, visible_folders
@@ -29,7 +27,6 @@ from fsbench.reporter import Reporter
 
 CHECKED, NONE = "checked", "none of these"  # flags of rows that a person has decided
 _NEAR_NAME = 0.85  # similarity of names that may be one, misspelt
-_ANIMATED = (".gif", ".webp", ".tif", ".tiff")
 _NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".svg", ".psd", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".dng")
 _CLASS_FOLDERS = "Make one folder per class with its images inside, or give a CSV file with the columns file,label."
 _GUARDED = ("=", "+", "-", "@", "'")  # a spreadsheet takes what starts so for a formula
@@ -178,7 +175,6 @@ class FeatureTable:
     hashes: Mapping[str, str]
     file: FeatureFile
     text: Tensor | None = None  # (K, D) unit text prototypes of the classes
-    changed: Collection[str] = ()  # files with another content than in the run before
 
 
 def features_of(
@@ -189,19 +185,16 @@ def features_of(
     names = {file: os.path.abspath(file)[len(root.anchor) :].replace(os.sep, "/") for file in files}  # noqa: PTH100
     every = {"novel": {"images": [*{*names.values()}]}}
     listing = data.Listing(root, "labelled and unlabelled", data.FolderImages(root), every)
-    before: dict[str, str] = {}
     if out.exists():
-        old = FeatureFile.open(out)
-        if {name: one.class_names for name, one in old.splits.items()} != {"novel": ("images",)}:
+        old = FeatureFile.open(out).splits
+        if {name: one.class_names for name, one in old.items()} != {"novel": ("images",)}:
             raise FsbenchError(f"{out} holds features that fsbench label has not made.", "Choose another --out.")
-        before = dict(zip(*old.images("novel"), strict=True))
     stored = extract(data.build_dataset(listing, out.stem), backbone, out, settings, device, reporter)
     split = stored.read("novel")
     places = {name: row for row, name in enumerate(split.images)}
     rows = {file: places[name] for file, name in names.items() if name in places}
     hashes = {file: split.hashes[row] for file, row in rows.items()}
-    changed = {file for file, value in hashes.items() if before.get(names[file], value) != value}
-    return FeatureTable(split.features, rows, hashes, stored, changed=changed)
+    return FeatureTable(split.features, rows, hashes, stored)
 
 
 def why_broken(file: str) -> str:
@@ -211,12 +204,3 @@ def why_broken(file: str) -> str:
     except FsbenchError as error:
         return str(getattr(error, "reason", error.message)).rstrip(".")
     return "it could not be used"
-
-
-def tell_animated(files: Iterable[str], reporter: Reporter) -> None:
-    """Say which images have several frames."""
-    animated = []
-    for file in (one for one in files if one.lower().endswith(_ANIMATED)):
-        with suppress(OSError, ValueError, SyntaxError), Image.open(file) as image:
-            animated += [file] if getattr(image, "n_frames", 1) > 1 else []
-    _tell(reporter, animated, "image has", "images have", "several frames, of which the first is used")

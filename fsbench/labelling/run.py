@@ -54,14 +54,10 @@ class Row:
 class Expected:
     """What to expect of the labels: how many labelled images came back right when they were hidden."""
 
-    by_class: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # right and hidden images
+    # labelled images that came back right, and those that could be hidden: of classes with two or more
+    by_class: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)  # of the classes, as far as they can be told
     labelled: int = 0  # images, hidden or not
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Labelled images that came back right, and those that could be hidden: of classes with two or more."""
-        return sum(right for right, _ in self.by_class.values()), sum(hidden for _, hidden in self.by_class.values())
 
     @property
     def interval(self) -> tuple[float, float, float] | None:
@@ -84,7 +80,7 @@ class Expected:
                 "How many labels are right cannot be told: there is no labelled image that could be hidden. "
                 "Label two or more of each class."
             )
-        (right, hidden), (share, low, high) = self.counts, self.interval
+        (right, hidden), (share, low, high) = map(sum, zip(*self.by_class.values(), strict=True)), self.interval
         back = f"{right:,} came back right when they were hidden."
         if hidden < self.labelled:
             back = f"{hidden:,} could be hidden, and {right:,} of them came back right."
@@ -173,10 +169,6 @@ def label_images(unlabelled: str, support: Sequence[Path], options: Labelling, r
         many = counted(len(inside), "unlabelled image is in a folder", "unlabelled images are in folders")
         reporter.say(f"{many} named like a class, such as {inside[0]}: folder names are not used as labels.")
     table = _features([*files, *given], classes, options, reporter)
-    images.tell_animated([*given, *files], reporter)
-    if other := [file for file in given if file in table.changed]:
-        many = counted(len(other), "labelled image has changed", "labelled images have changed")
-        reporter.warn(f"{many} since the last run: {first_names(other)}. Are the labels still theirs?")
     return _labels(files, given, classes, _examples(given, table, reporter), table, options, reporter)
 
 

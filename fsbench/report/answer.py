@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fsbench.results.comparison import Cell, Column, Comparison, Entry, Group
 from fsbench.results.leaderboard import Place, leaderboard
 from fsbench.results.metrics import ACCURACY
-from fsbench.results.statistics import FEW_TASKS, LEVEL
+from fsbench.results.statistics import FEW_TASKS
 from fsbench.tasks.protocol import ALL, ALPHA
 
 _ASSUMES = {
@@ -38,9 +38,11 @@ def answers(
     Settings in which a single method ran, or several with the same answers, are left out. Of tied methods, the one to
     `prefer` is named.
     """
-    winners = {column: _winners(comparison, group, column) for column in columns or comparison.columns}
-    rows = [entry.label for entry in comparison.rows.values()]
-    several = [column for column in winners if sum((label, column) in group.cells for label in rows) > 1]
+    winners, several = {}, []
+    for column in columns or comparison.columns:
+        cells = {title: group.cells.get((row.label, column)) for title, row in comparison.rows.items()}
+        winners[column] = {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
+        several += [column] if sum(map(bool, cells.values())) > 1 else []
     parts = _parts([column for column in several if column not in group.undecided], winners, prefer)
     each = [(part, method, _use(comparison, group, part, method, winners)) for part, method in parts]
     if unclear := [column for column in several if column in group.undecided]:
@@ -98,30 +100,19 @@ def _where(columns: Sequence[Column]) -> str:
     return f"{mixes.pop()} classes" if len(mixes) == 1 else f"{len(columns)} settings"
 
 
-Winners = dict[Column, dict[str, Cell]]
-
-
-def _winners(comparison: Comparison, group: Group, column: Column) -> dict[str, Cell]:
-    """The best method of a column and those tied with it, by the titles of their rows."""
-    cells = {title: group.cells.get((entry.label, column)) for title, entry in comparison.rows.items()}
-    return {title: cell for title, cell in cells.items() if cell and (cell.best or cell.tied)}
+Winners = dict[Column, dict[str, Cell]]  # the best method of a setting and those tied with it, by titles of rows
 
 
 def _parts(columns: list[Column], winners: Winners, prefer: str) -> list[tuple[list[Column], str]]:
-    """The settings in as few parts as share a method that is the best or tied with it, and that method."""
-    if not columns or (method := _common(columns, winners, prefer)):
-        return [(columns, method)] if columns else []
+    """The settings in as few parts as share a method that is the best or tied with it; the most frequent best one."""
+    if not columns:
+        return []
+    if common := [title for title in winners[columns[0]] if all(title in winners[column] for column in columns)]:
+        often = max(common, key=lambda title: sum(winners[column][title].best for column in columns))
+        return [(columns, prefer if prefer in common else often)]
     parts = [[one for one in columns if one.mix_title == mix] for mix in dict.fromkeys(c.mix_title for c in columns)]
     parts = parts if len(parts) > 1 else [[column] for column in columns]
     return [one for part in parts for one in _parts(part, winners, prefer)]
-
-
-def _common(columns: Sequence[Column], winners: Winners, prefer: str) -> str:
-    """The method that wins or ties in all of these settings, the one that is most often the best; or none."""
-    first, *others = (winners[column] for column in columns)
-    common = [title for title in first if all(title in more for more in others)]
-    often = max(common, key=lambda title: sum(winners[column][title].best for column in columns), default="")
-    return prefer if prefer in common else often
 
 
 def _use(comparison: Comparison, group: Group, columns: Sequence[Column], method: str, winners: Winners) -> str:
@@ -156,7 +147,7 @@ def _lead(comparison: Comparison, cells: Sequence[Cell]) -> str:
     sign = 1 if comparison.metric.higher_is_better else -1
     low, high = (f"{end(sign * lead.mean for lead in leads):.1f}" for end in (min, max))
     amount = " to ".join(dict.fromkeys((low, high)))
-    significant = sum(map(is_significant, cells))
+    significant = sum(cell.significant for cell in cells)
     doubt = "" if significant == len(leads) else f", significantly in {significant} of {len(leads)} settings"
     doubt = ", which may be chance" if not significant else doubt
     width = max(lead.half_width for lead in leads)
@@ -205,8 +196,3 @@ def _command(comparison: Comparison, entry: Entry, place: Place) -> str:
     here = [cell.record for (_, at), cell in place.group.cells.items() if at == place.column]
     others = [record.asked[0] for _, _, record in solved if any(record is one for one in here)]
     return f"{others[0]} {own[0]}".strip() if own and others else ""
-
-
-def is_significant(cell: Cell) -> bool:
-    """Whether the difference to the baseline is."""
-    return cell.p_value is not None and cell.p_value < LEVEL

@@ -8,19 +8,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from fsbench.io.files import write_text
 from fsbench.report import writers
-from fsbench.report.answer import is_significant, sentences, unranked
+from fsbench.report.answer import sentences, unranked
 from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
 from fsbench.results.comparison import Comparison, Entry, Group
-from fsbench.results.metrics import ACCURACY, recall_by_class
+from fsbench.results.metrics import ACCURACY
 from fsbench.results.record import Record
 from fsbench.results.statistics import Interval
-from fsbench.results.warnings import OF_FEATURES
 
 _NEW_CLASSES = "new classes, from the jackknife over the classes"
 
@@ -43,55 +40,26 @@ class ComparisonTable:
         """All runs."""
         return self.comparison.records
 
-    def show(self, form: str = "rich", out: str | Path | None = None, *, per_class: bool = False) -> None:
+    def show(self, form: str = "rich", out: str | Path | None = None) -> None:
         """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
         if out is not None:
-            write_text(Path(out), render(self.comparison, form, per_class=per_class))
+            write_text(Path(out), render(self.comparison, form))
         elif form == "rich":
-            writers.show(*comparison_tables(self.comparison, per_class=per_class))
+            writers.show(*comparison_tables(self.comparison))
         else:
-            print(render(self.comparison, form, per_class=per_class), end="")
+            print(render(self.comparison, form), end="")
 
 
-def render(comparison: Comparison, form: str, *, per_class: bool = False) -> str:
+def render(comparison: Comparison, form: str) -> str:
     """The text of a comparison in one of the formats; csv and json have one row per method, setting and metric."""
-    tables = partial(comparison_tables, comparison, per_class=per_class)
-    return writers.render(form, tables, partial(flat_rows, comparison))
+    return writers.render(form, partial(comparison_tables, comparison), partial(flat_rows, comparison))
 
 
-def comparison_tables(comparison: Comparison, *, per_class: bool = False) -> list[Table]:
+def comparison_tables(comparison: Comparison) -> list[Table]:
     """Tables of methods by settings, several per feature file and metric, with all notes below the last one."""
     tables = [table for one in comparison.in_all_metrics for table in _tables_of_metric(one)]
-    if per_class:
-        tables += [_class_table(comparison, group, setting) for group, setting in _places(comparison)]
     tables[-1] = replace(tables[-1], notes=[*_notes(comparison)])
     return [replace(tables[0], answers=sentences(comparison)), *tables[1:]]
-
-
-def _places(comparison: Comparison) -> Iterator[tuple[Group, Setting]]:
-    for group in comparison.groups:
-        yield from ((group, setting) for setting in comparison.columns if any(at == setting for _, at in group.cells))
-
-
-def _class_table(comparison: Comparison, group: Group, setting: Setting) -> Table:
-    """Recall of every class over the list, the largest difference to the baseline first."""
-    cells = {label: cell for (label, at), cell in group.cells.items() if at == setting}
-    record = next(iter(cells.values())).record
-    queries = recall_by_class(record)[1]
-    recalls = {label: recall_by_class(cell.record)[0] for label, cell in cells.items()}
-    baseline = recalls.get(comparison.baseline, np.zeros(len(queries)))
-    apart = np.max([np.abs(np.nan_to_num(recall - baseline)) for recall in recalls.values()], axis=0)
-    rows = [
-        [
-            Cell(record.class_names[number]),
-            Cell(f"{queries[number]:,}"),
-            *(Cell(f"{one[number]:.1f}") for one in recalls.values()),
-        ]
-        for number in np.argsort(-apart, kind="stable")
-        if queries[number]
-    ]
-    columns = [Column("class"), *(Column(name, numeric=True) for name in ("queries", *recalls))]
-    return Table(f"{group.title}, {setting.title}: recall of every class in %", columns, rows)
 
 
 def _tables_of_metric(comparison: Comparison) -> list[Table]:
@@ -121,7 +89,7 @@ def _cell(result: Result | None, text_of: Callable[[Result], str], *, marked: bo
     text = text_of(result) if result else ""
     if not (result and text and marked):
         return Cell(text or NOTHING)
-    return Cell(text, "best" if result.best else "tied" if result.tied else "", bool(own_warnings(result)))
+    return Cell(text, "best" if result.best else "tied" if result.tied else "", bool(result.own_warnings))
 
 
 def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable[[Result], str]]]:
@@ -148,15 +116,10 @@ def _over_classes_difference(result: Result) -> str:
     return f"({text})" if difference and abs(difference.mean) <= difference.half_width else text
 
 
-def own_warnings(result: Result) -> list[str]:
-    """The warnings that belong to this method and setting, not to all of the features."""
-    return [warning.text for warning in result.warnings if warning.code not in OF_FEATURES]
-
-
 def difference_text(result: Result) -> str:
     """Difference to the baseline, with its interval; in brackets where it is not significant."""
     text = interval_text(result.difference, signed=True)
-    return text if is_significant(result) or "±" not in text else f"({text})"
+    return text if result.significant or "±" not in text else f"({text})"
 
 
 def published_text(result: Result, *, interval: bool = False) -> str:

@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 import fsbench
+from fsbench.features.store import digest
 from fsbench.report import comparison as texts
-from fsbench.report.answer import Answer, answers, headline, in_short, is_significant, setting_words, unranked
+from fsbench.report.answer import Answer, answers, headline, in_short, setting_words, unranked
 from fsbench.report.plots.comparison import clipped_axis
 from fsbench.report.plots.style import INK
 from fsbench.report.writers import interval_text, render_template
@@ -52,7 +53,7 @@ def render_html(
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     functions = (
         run_anchor, method_anchor, origins, parameters, tone, on_axis, interval_text,
-        texts.own_warnings, is_significant, texts.difference_text, texts.published_text,
+        texts.difference_text, texts.published_text,
     )  # fmt: skip
     first, *others = [
         _part(one, f"{kind}{number}", f"{name}: {words}{'' if one.metric is ACCURACY else f', {one.metric.title}'}")
@@ -72,15 +73,14 @@ def render_html(
         metric=every[0].metric.title,
         first=first,
         others=others,
-        sweeps=[_figure(svg, f"sweep{n}", words, caption) for n, (words, svg, caption) in enumerate(sweeps)],
+        sweeps=[
+            SimpleNamespace(svg=inline_svg(svg, f"sweep{number}", label), label=label, caption=caption)
+            for number, (label, svg, caption) in enumerate(sweeps)
+        ],
         entries={entry.method: entry for one in every for entry in one.entries}.values(),
         runs=_runs(every),
         made_with=_made_with(every),
     )
-
-
-def _figure(svg: str, prefix: str, label: str, caption: str = "") -> SimpleNamespace:
-    return SimpleNamespace(svg=inline_svg(svg, prefix, label), label=label, caption=caption)
 
 
 def _part(comparison: Comparison, anchor: str, heading: str) -> SimpleNamespace:
@@ -139,16 +139,12 @@ def _made_with(comparisons: Sequence[Comparison]) -> list[str]:
 
 def run_anchor(record: Record) -> str:
     """The identifier of a run's row, which numbers link to."""
-    return "r-" + _short_digest(record.run.digest, *record.source)
+    return f"r-{digest([record.run.digest, *record.source])[:12]}"
 
 
 def method_anchor(method: str) -> str:
     """The identifier of what the page says of a method."""
-    return "m-" + _short_digest(method)
-
-
-def _short_digest(*words: str) -> str:
-    return hashlib.sha256(repr(words).encode()).hexdigest()[:12]
+    return f"m-{digest(method)[:12]}"
 
 
 def origins(row: Row) -> list[str]:

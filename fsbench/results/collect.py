@@ -100,12 +100,9 @@ def read_records(
         places = ", ".join(f"{path}/" for path in paths or [folder])
         remedy = "Create some with fsbench compare, or name a folder of records."
         raise FsbenchError(f"There are no records in {places}.", remedy)
-    longest: dict[tuple[str, ...], Record] = {}
-    for record in sorted(
-        _of_newest_versions(records, reporter, versions or {}), key=lambda record: (record.tasks, record.created)
-    ):
-        longest[record.run.digest, *record.source] = record
-    return list(longest.values())
+    newest = _of_newest_versions(records, reporter, versions or {})
+    by_length = sorted(newest, key=lambda record: (record.tasks, record.created))
+    return [*{(record.run.digest, *record.source): record for record in by_length}.values()]
 
 
 def _of_newest_versions(records: Sequence[Record], reporter: Reporter, versions: Mapping[str, int]) -> list[Record]:

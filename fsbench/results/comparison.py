@@ -24,7 +24,7 @@ from fsbench.results.statistics import (
     interval_over_classes,
     paired_p_values,
 )
-from fsbench.results.warnings import ResultWarning, own_warnings, warning_lines, warnings_beside
+from fsbench.results.warnings import OF_FEATURES, ResultWarning, warning_lines, warnings_beside, warnings_of
 from fsbench.tasks.protocol import TaskProtocol
 
 Column = TaskProtocol  # a setting: one column of the table
@@ -62,6 +62,16 @@ class Cell:
     over_classes: Interval | None = None  # the mean for new classes, from the jackknife over the classes; if asked for
     over_classes_difference: Interval | None = None  # to the baseline
     warnings: tuple[ResultWarning, ...] = ()
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference to the baseline is."""
+        return self.p_value is not None and self.p_value < LEVEL
+
+    @property
+    def own_warnings(self) -> list[str]:
+        """The warnings that belong to this method and setting, not to all of the features."""
+        return [warning.text for warning in self.warnings if warning.code not in OF_FEATURES]
 
 
 @dataclass(frozen=True)
@@ -188,8 +198,12 @@ def compare_records(
     table order.
     """
     _check_tasks(runs)
-    whole, runs = runs, _cut_to_common_tasks(runs)
-    cut = dict.fromkeys(key[1] for key, record in whole.items() if record.tasks > runs[key].tasks)
+    counts: dict[tuple[int, Column], list[int]] = {}
+    for (source, _, column), record in runs.items():
+        counts.setdefault((source, column), []).append(record.tasks)
+    common = {place: sorted(tasks)[(len(tasks) - 1) // 2] for place, tasks in counts.items()}
+    cut = dict.fromkeys(key[1] for key, record in runs.items() if record.tasks > common[key[0], key[2]])
+    runs = {key: record.first(common[key[0], key[2]]) for key, record in runs.items()}
     order = labels, columns, baseline
     first, *others = (_in_metric(runs, *order, one, with_published, over_classes) for one in metrics)
     return replace(first, others=others, cut=tuple(cut))
@@ -208,14 +222,6 @@ def _check_tasks(runs: Runs) -> None:
                 f"{record.run.method} has other queries or classes than the rest.",
                 "Recompute them with --force.",
             )
-
-
-def _cut_to_common_tasks(runs: Runs) -> Runs:
-    counts: dict[tuple[int, Column], list[int]] = {}
-    for (source, _, column), record in runs.items():
-        counts.setdefault((source, column), []).append(record.tasks)
-    common = {place: sorted(tasks)[(len(tasks) - 1) // 2] for place, tasks in counts.items()}
-    return {key: record.first(common[key[0], key[2]]) for key, record in runs.items()}
 
 
 def _in_metric(
@@ -243,7 +249,7 @@ def _in_metric(
         equal = label != leader and against_any.get((source, column, frozenset((row, leader))), 1.0) >= LEVEL
         fewer = record.tasks < runs[source, leader, column].tasks
         reference = runs.get((source, baseline, column)) if label != baseline else None
-        warnings = own_warnings(record)
+        warnings = warnings_of(record)
         if metric is ACCURACY:
             warnings = warnings_beside(key, runs, against_any) + warnings
         else:  # a table of another metric does not show accuracies
@@ -280,12 +286,6 @@ def _best(runs: Runs, metric: Metric, p_values: Pairs) -> dict[tuple[int, Column
     return best
 
 
-def paired_values(one: Record, other: Record, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The metric of the tasks that two runs have in common, which are the first ones of both."""
-    tasks = min(one.tasks, other.tasks)
-    return one.first(tasks).metric(metric.name), other.first(tasks).metric(metric.name)
-
-
 def difference(one: Record, other: Record, metric: Metric) -> Interval:
     """One run minus another over the tasks that both have, with the interval of the differences."""
     tasks = min(one.tasks, other.tasks)
@@ -302,7 +302,9 @@ def _over_classes(cell: Cell, metric: Metric, reference: Record | None) -> Cell:
         return cell  # whose interval is one for new classes
     own, gap = interval_over_classes(record.metric(metric.name), classes), None
     if reference:
-        gap = interval_over_classes(np.subtract(*paired_values(record, reference, metric)), classes)
+        tasks = min(record.tasks, reference.tasks)  # the first ones of both
+        values = (one.first(tasks).metric(metric.name) for one in (record, reference))
+        gap = interval_over_classes(np.subtract(*values), classes)
     mean = replace(own, mean=cell.value.mean) if own else None
     return replace(cell, over_classes=mean, over_classes_difference=gap)
 

@@ -203,16 +203,6 @@ def metric_of(name: str) -> Metric:
     return METRICS[name]
 
 
-def recall_by_class(record: Record) -> tuple[Floats, Ints]:
-    """(C,) percent of the queries of every class of the split that were answered right, and the number of these."""
-    right, queries, _ = _by_class(record.answers)
-    classes, count = record.answers.classes, len(record.class_names)
-    there = classes >= 0
-    total, hits = (np.bincount(classes[there], one[there], count) for one in (queries, right))
-    recall: Floats = np.divide(100.0 * hits, total, out=np.full(count, np.nan), where=total > 0)
-    return recall, total.astype(np.int64)
-
-
 def confusion(record: Record) -> Floats:
     """(C, C) percent of the queries of a class that were answered so: rows add up to 100; NaN without queries."""
     answers, count = record.answers, len(record.class_names)

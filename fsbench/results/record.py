@@ -270,13 +270,6 @@ class Record(BaseModel):
         return "" if other == self.dataset else other
 
     @property
-    def base_name(self) -> str:
-        """Base classes of another file, or `pool`, as signatures name them; empty for the file's own, or none."""
-        if self.run.base == "pool":
-            return "pool"
-        return f"{self.base_provenance.dataset}@{self.run.base[:6]}" if self.base_provenance and self.run.base else ""
-
-    @property
     def tasks_per_second(self) -> float:
         """Speed; NaN where another program answered."""
         return self.tasks / self.seconds if self.seconds else math.nan
@@ -338,7 +331,8 @@ def common_signature(records: Sequence[Record], *methods: str) -> str:
     names = dict.fromkeys(
         f"{one.dataset}/{network_mark(one.provenance)}/{one.run.split}@{one.run.features[:6]}" for one in records
     )
-    bases = sorted({record.base_name for record in records})
+    others = {(one.run.base, one.base_provenance.dataset if one.base_provenance else "") for one in records}
+    bases = sorted("pool" if base == "pool" else f"{name}@{base[:6]}" if base and name else "" for base, name in others)
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))
     ways, queries = ("+".join(dict.fromkeys(str(getattr(one, n)) for one in protocols)) for n in ("ways", "queries"))
     counts = [record.tasks for record in records]
@@ -352,7 +346,7 @@ def common_signature(records: Sequence[Record], *methods: str) -> str:
     parts = [
         f"fsbench:{'+'.join(versions)}",
         "+".join(names),
-        *([f"base:{'+'.join(name or 'own' for name in bases)}"] if any(bases) else []),
+        *([f"base:{'+'.join(name or 'own' for name in dict.fromkeys(bases))}"] if any(bases) else []),
         protocols[0].signature(ways=ways, shots=shots, queries=queries, mix="+".join(mixes)),
         f"seed:{run.seed}|tasks:{'-'.join(map(str, sorted({min(counts), max(counts)})))}",
         *methods,

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from fsbench.errors import FsbenchError
 from fsbench.io.files import read_sealed, write_sealed
 from fsbench.results.record import Tuning
 
@@ -71,11 +70,7 @@ def save_sweep(path: Path, sweep: Sweep) -> None:
 
 def load_sweep(path: Path) -> Sweep:
     """Read and check a sweep."""
-    remedy = "Sweeps are written by `fsbench sweep` into results/sweeps/."
-    sweep = read_sealed(path, Sweep, "sweep", remedy)
-    if not all(panel.curves and all(curve.points for curve in panel.curves) for panel in sweep.panels):
-        raise FsbenchError(f"The sweep {path} has a panel without points.", remedy)
-    return sweep
+    return read_sealed(path, Sweep, "sweep", "Sweeps are written by `fsbench sweep` into results/sweeps/.")
 
 
 @dataclass(frozen=True)
@@ -153,8 +148,4 @@ def read_memory(memory: Path) -> dict[str, Tuned]:
     """All that is remembered in a file."""
     if not memory.exists():
         return {}
-    remedy = "Delete the file: it is remade."
-    searches = read_sealed(memory, dict[str, Tuned], "memory of tuning", remedy)
-    if not all(tuned.trials for tuned in searches.values()):
-        raise FsbenchError(f"The tuned parameters in {memory} are empty.", remedy)
-    return searches
+    return read_sealed(memory, dict[str, Tuned], "memory of tuning", "Delete the file: it is remade.")

@@ -28,7 +28,7 @@ class ResultWarning:
     text: str
 
 
-def own_warnings(record: Record) -> list[ResultWarning]:
+def warnings_of(record: Record) -> list[ResultWarning]:
     """The warnings that a record alone gives rise to."""
     warnings = [ResultWarning("run", text) for text in record.warnings]
     chance = float((100 / (record.answers.classes >= 0).sum(axis=1)).mean())
@@ -88,9 +88,8 @@ def _remedy(record: Record) -> str:
 
 def _significantly_below(record: Record, other: Record) -> bool:
     """Whether the mean of one run is below that of another one over other tasks, beyond the 95 % interval of both."""
-    if record.ci95 is None or other.ci95 is None:
-        return False
-    return other.accuracy - record.accuracy > math.hypot(record.ci95, other.ci95)
+    widths = (one.interval("accuracy").half_width for one in (record, other))  # NaN for a single task
+    return other.accuracy - record.accuracy > math.hypot(*widths)
 
 
 def warning_lines(warned: Iterable[tuple[str, str, str, Sequence[ResultWarning]]]) -> list[str]:

@@ -11,20 +11,16 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fsbench.data.dataset import ImageSplit
 from fsbench.errors import FsbenchError
 from fsbench.tasks import random, varied
 from fsbench.tasks.protocol import ALL, ALPHA, TaskProtocol, ends
 
-if TYPE_CHECKING:
-    from fsbench.data.dataset import ImageSplit
-
-    Ints = NDArray[np.int64]
-
+Ints = NDArray[np.int64]
 _DRAWN_AT_ONCE = 512
 _DRAWS = 4096  # of class proportions, by which feasible numbers of queries are judged
 _FITTING = 0.02  # of them that must fit the smallest classes: a thousand redraws are then enough

@@ -5,7 +5,7 @@ A task takes memory in proportion to the images of its classes. Axes: K classes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,8 @@ from fsbench.errors import FsbenchError
 from fsbench.tasks import random
 from fsbench.tasks.protocol import ALL, TaskProtocol, ends
 
-if TYPE_CHECKING:
-    Ints = NDArray[np.int64]
-    Words = NDArray[np.uint64]
-
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
 UNKNOWN = -2  # label of a query of an unknown class
 META_SUPPORT = 500  # most support images of a task of Meta-Dataset, at most 100 of a class counted
 _META_CLASS = 100

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsbench.backbones.base import Backbone
+from fsbench.backbones.networks import Backbone
 from fsbench.methods.images.maml import Classifier, InnerLoop, Maml
 from fsbench.methods.images.networks import ImageMethod, count_images
 from fsbench.methods.images.versa import Amortised, Versa, log_predictive

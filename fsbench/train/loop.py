@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsbench.backbones.base import Backbone
+from fsbench.backbones.networks import Backbone
 from fsbench.errors import FsbenchError
 from fsbench.ranks import ALONE, Ranks
 from fsbench.train.episodes import EpisodeKeys, EpisodeObjective

@@ -25,10 +25,10 @@ from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 import fsbench
-from fsbench.backbones.base import Backbone, BackboneInfo, Extractor
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.families import FAMILIES
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
+from fsbench.backbones.networks import Backbone, BackboneInfo, Extractor
 from fsbench.data.dataset import ImageDataset, ImageSplit
 from fsbench.data.pixels import decode, normalised
 from fsbench.data.transforms import EvalTransform, transform_for

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
+from fsbench.backbones.networks import Backbone
 from fsbench.data.scan import OwnData
 from fsbench.data.transforms import transform_for
 from fsbench.features.extract import Settings, extract

@@ -98,9 +98,6 @@ def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeyp
     succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")
     assert sum(computed) == 2
     assert not (work / "labels.html").exists()
-    shutil.copy(work / "moved" / "ant004.png", work / "labelled" / "ant" / "000.png")
-    done = succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")
-    assert "1 labelled image has changed since the last run: labelled/ant/000.png" in done.stderr
 
 
 def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
@@ -131,7 +128,6 @@ def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
         "1 class folder is left out, without an image to learn from: empty",
         "in no class folder: bad.png",
         "again.png is a copy of labelled/bee/000.png",
-        "1 image has several frames, of which the first is used: photos/moving.gif",
         "1 unlabelled image is in a folder named like a class, such as photos/bee/bee004.png",
     ):
         assert words in done.stderr

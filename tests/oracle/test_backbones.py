@@ -9,8 +9,8 @@ import torch
 import torchvision
 from torch import Tensor
 
-from fsbench.backbones.base import Extractor
 from fsbench.backbones.load import load_backbone
+from fsbench.backbones.networks import Extractor
 from tests.oracle import backbone_reference as reference
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))

@@ -36,8 +36,10 @@ def test_overlaps_are_counted_and_rows_of_zeros_are_none() -> None:
     other[20] = one[0] = 0
     by_hand = len({row.tobytes() for row in one if row.any()} & {row.tobytes() for row in other if row.any()})
     found = overlap("a", [one[:2000], one[2000:]], "b", [other])
-    assert (found.rows, by_hand) == (3, 3)
-    assert found.share == pytest.approx(0.01)
+    assert (found, by_hand) == ("a and b share 3 identical rows of features: the same images in both?", 3)
+    with pytest.raises(FsbenchError, match="3 identical rows of features: too many"):  # 1 % of 300
+        overlap("a", [one], "b", [other], "too many")
+    assert "share" in overlap("a", [one], "b", [np.concatenate([other, one[:1]])], "too many")  # of 301
 
 
 def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_path: Path) -> None:

@@ -186,6 +186,6 @@ def test_the_command_of_a_run_gives_the_run(protocol: Any, others: Any, command:
     context = load_command("solve").make_context("solve", words[2:])
     typed = [name for name in context.params if context.get_parameter_source(name).name != "DEFAULT"]
     again = Solve(**{name: context.params[name] for name in typed})
-    assert {*shlex.split(again.command("solve"))} == {*words}
+    assert {*shlex.split(f"fsbench solve {again.words()}")} == {*words}
     assert again.parameters == {"tau": 0.1 + 0.2}
     assert protocols_of(again) == (rules,)

@@ -21,8 +21,8 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_850, 145, 15_000
-MOST_FUNCTIONS, MOST_WALKED_FILES = 217, 33
+MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_400, 140, 15_000
+MOST_FUNCTIONS, MOST_WALKED_FILES = 210, 32
 
 
 def test_the_package_and_its_tests_stay_small() -> None:

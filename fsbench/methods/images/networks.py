@@ -12,9 +12,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from fsbench.backbones.base import Extractor
 from fsbench.backbones.checkpoints import read_checkpoint
 from fsbench.backbones.load import EXTRAS, load_backbone, own_facts, transform_of
+from fsbench.backbones.networks import Extractor
 from fsbench.data.catalog import DATASETS
 from fsbench.data.pixels import normalised
 from fsbench.data.transforms import EvalTransform

@@ -13,8 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fsbench.errors import FsbenchError
-from fsbench.report.answer import is_significant
-from fsbench.report.comparison import own_warnings
 from fsbench.report.plots.style import COLOURS, INK, Paper, Width, faint_grid, short_name
 from fsbench.results.comparison import Cell, Column, Comparison, Group
 from fsbench.results.statistics import Interval
@@ -72,7 +70,7 @@ def draw_dots(comparison: Comparison, width: Width = "page", *, differences: boo
     means = f"difference to {comparison.baseline} on the same tasks" if differences else comparison.metric.title
     filled = "significant" if differences else "the best of its panel, or not significantly worse"
     note = f"Dots: mean {means}; lines: 95 % intervals over these tasks. Filled: {filled} (Holm, 5 %)."
-    note = paper.wrapped(note + (" !: the table has a warning." if any(map(own_warnings, cells)) else ""))
+    note = paper.wrapped(note + (" !: the table has a warning." if any(cell.own_warnings for cell in cells) else ""))
     kinds = {cell.record.method.assumes for cell in cells}
     foot_height = paper.line * (1.4 + note.count("\n") + math.ceil(len(kinds) / paper.grid(4)[1]))
     with paper.figure(sum(heights) + foot_height) as figure:
@@ -119,14 +117,14 @@ def _dots_of_group(grid: Any, comparison: Comparison, panels: Sequence[Dots], di
         words = "difference (points)" if differences else f"{comparison.metric.title} (%)"
         axes.set_xlabel(words if dots else "no runs")
         for label, (value, cell) in dots.items():
-            filled = is_significant(cell) if differences else cell.best or cell.tied
+            filled = cell.significant if differences else cell.best or cell.tied
             _draw_dot(axes, labels.index(label), value, cell, filled)
 
 
 def _draw_dot(axes: Axes, place: int, value: Interval, cell: Cell, filled: bool) -> None:
     colour, marker = _LOOKS.get(cell.record.method.assumes, _OTHER)
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": colour}
-    low, width, mark = axes.get_xlim()[0], _width(value), "!" if own_warnings(cell) else ""
+    low, width, mark = axes.get_xlim()[0], _width(value), "!" if cell.own_warnings else ""
     if value.mean < low:  # outside: an arrow at the edge, with the number
         text = f"◂ {value.mean:.1f} {mark}".replace("-", "−").rstrip()
         axes.annotate(text, (low, place), (1.5, 0), **look)

@@ -24,8 +24,8 @@ _LONGEST = {"page": 24, "column": 14}  # letters of a class name
 _LEAST = 0.1  # percent of the queries that a bin needs to be drawn
 
 
-def confusion_of(comparison: Comparison, group: Group, method: str = "", width: Width = "page") -> Figure:
-    """Which classes a method, or the best one, confuses in the first setting."""
+def draw_confusion(comparison: Comparison, group: Group, method: str, width: Width) -> Figure:
+    """Which classes a method, or the best one, confuses in the first setting: true classes down, answers across."""
     column = comparison.columns[0]
     cells = {label: cell for (label, one), cell in group.cells.items() if one == column}
     if method and method not in cells:
@@ -33,12 +33,8 @@ def confusion_of(comparison: Comparison, group: Group, method: str = "", width: 
     label = method or max(cells, key=lambda name: cells[name].value.mean)
     record = cells[label].record
     title = f"{label} on {group.title}, {column.title}, {record.tasks:,} tasks: {record.accuracy:.2f} % right"
-    return draw_confusion(confusion(record), record.class_names, title, width)
-
-
-def draw_confusion(values: NDArray[np.float64], names: Sequence[str], title: str, width: Width = "page") -> Figure:
-    """True classes down, answers across, in percent; classes that are often confused stand side by side."""
-    paper, order = Paper(width), confused_first(values)
+    values, names, paper = confusion(record), record.class_names, Paper(width)
+    order = confused_first(values)
     shown, labels = values[np.ix_(order, order)], [short_name(names[place], _LONGEST[width]) for place in order]
     numbered = len(labels) <= _NUMBERS[width]
     others = np.where(np.eye(len(shown), dtype=bool), np.nan, shown)
@@ -84,20 +80,15 @@ def _write_numbers(axes: Axes, shown: NDArray[np.float64], most: float, size: fl
         axes.text(column, row, f"{value:.0f}", **look)
 
 
-def calibration_of(comparison: Comparison, group: Group, width: Width = "page") -> Figure:
-    """How often methods are right against how sure they are, one panel per setting."""
-    panels: dict[str, dict[str, Reliability]] = {}
-    for column in comparison.columns:
-        for entry in comparison.entries:
-            cell = group.cells.get((entry.label, column))
-            if cell and has_confidence(cell.record.answers):
-                panels.setdefault(column.title, {})[entry.label] = reliability(cell.record)
-    return draw_calibration(panels, f"{group.title}, {group.counted_tasks}", width)
-
-
-def draw_calibration(panels: Mapping[str, Mapping[str, Reliability]], title: str, width: Width = "page") -> Figure:
+def draw_calibration(comparison: Comparison, group: Group, width: Width) -> Figure:
     """Accuracy over confidence, and how many queries there are of each confidence: a column of panels per setting."""
-    paper = Paper(width)
+    panels: dict[str, dict[str, Reliability]] = {}
+    for setting in comparison.columns:
+        for entry in comparison.entries:
+            cell = group.cells.get((entry.label, setting))
+            if cell and has_confidence(cell.record.answers):
+                panels.setdefault(setting.title, {})[entry.label] = reliability(cell.record)
+    paper, title = Paper(width), f"{group.title}, {group.counted_tasks}"
     down, across = paper.grid(len(panels))
     labels = list(dict.fromkeys(label for methods in panels.values() for label in methods))
     bins = len(next(iter(next(iter(panels.values())).values())).counts)

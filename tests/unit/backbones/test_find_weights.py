@@ -11,7 +11,7 @@ from fsbench.backbones import find_weights as weights
 from fsbench.backbones.families import FAMILIES
 from fsbench.backbones.find_weights import find_weights, read_manifest, shipped_weights
 from fsbench.backbones.load import load_backbone
-from fsbench.data.catalog import dataset_info
+from fsbench.data.catalog import dataset_info, split_digest
 from fsbench.errors import FsbenchError
 from fsbench.io.files import sha256_of
 from tests.unit.data.trees import put
@@ -87,7 +87,7 @@ def test_shipped_weights_were_trained_on_the_base_classes_of_glyphs_as_documente
     assert path.parent == shipped_weights() / "glyphs"
     info = load_backbone(name, path).info
     facts = json.loads(info.metadata["fsbench"])
-    assert facts["split_digest"] == dataset_info("glyphs").split_digest
+    assert facts["split_digest"] == split_digest(dataset_info("glyphs").splits)
     assert (facts["dataset"], facts["backbone"], info.image_size) == ("glyphs", name, 32)
     for file in ("Makefile", "weights/README.md"):
         text = (ROOT / file).read_text(encoding="utf-8")

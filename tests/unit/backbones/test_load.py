@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import encode_backbone, halve, load_backbone
-from fsbench.backbones.networks import Conv4, ResNet12, ResNet18, WideResNet
+from fsbench.backbones.networks import Backbone, Conv4, ResNet12, ResNet18, WideResNet
 from fsbench.errors import FsbenchError
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))

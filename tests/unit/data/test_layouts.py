@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsbench.data.catalog import SPLITS, dataset_info
+from fsbench.data.catalog import SPLITS, dataset_info, split_digest
 from fsbench.data.layouts import read_image_rows
 from fsbench.data.scan import OwnData, load_dataset
 from fsbench.errors import FsbenchError
@@ -42,14 +42,14 @@ class TestFolders:
         files = (f"{where}/{name}/{name[4:]}_0001_1.jpg" for name in sorted(CUB.split_of))
         put(tmp_path, [*files, "attributes.txt", "README"])
         for name in ("cub", "cub-feat", "cub-metadataset"):
-            assert load_dataset(tmp_path, name).split_digest == dataset_info(name).split_digest
+            assert load_dataset(tmp_path, name).split_digest == split_digest(dataset_info(name).splits)
 
     def test_folders_with_the_same_classes_divide_images_only(self, tmp_path: Path) -> None:
         """As in public copies of benchmarks; equal file names must not collide, and CIFAR has a class `train`."""
         flat = load_dataset(put(tmp_path / "flat", (f"{label}/a.jpg" for label in CIFARFS.split_of)), "cifarfs")
         put(tmp_path / "tops", (f"{top}/{label}/a.jpg" for top in ("train", "test") for label in CIFARFS.split_of))
         dataset = load_dataset(tmp_path / "tops", "cifarfs")
-        assert dataset.split_digest == flat.split_digest == CIFARFS.split_digest
+        assert dataset.split_digest == flat.split_digest == split_digest(CIFARFS.splits)
         first = dataset.splits["novel"]
         assert set(first.images[:2]) == {f"{top}/{first.class_names[0]}/a.jpg" for top in ("train", "test")}
         assert len([note for note in dataset.notes if "divide the images, not the classes" in note]) == 1
@@ -160,7 +160,7 @@ class TestCifar:
         labels = {"train": list(range(100)) * 2, "test": list(range(100))}
         data = write_cifar(tmp_path / "cifar-100-python", FINE, labels)
         dataset, info = load_dataset(tmp_path, name), dataset_info(name)
-        assert dataset.split_digest == info.split_digest
+        assert dataset.split_digest == split_digest(info.splits)
         for split in dataset.splits.values():
             assert np.bincount(split.labels).tolist() == [3] * len(info.classes(split.name))
             assert list(split.images[:3]) == sorted(split.images[:3], key=lambda image: image.split("/")[1])

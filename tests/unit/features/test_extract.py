@@ -228,7 +228,7 @@ def test_equal_images_are_computed_once(root: Path, tmp_path: Path, computed: li
     file = run(root, tmp_path / "f.h5")
     assert sum(computed) == 32
     assert np.array_equal(by_name(file)["base/b0/000.png"], by_name(file)["novel/n0/copy.png"])
-    assert "base and novel share 1 identical row of features" in file.provenance.notes
+    assert "base and novel share 1 identical row of features: the same images in both?" in file.provenance.notes
 
 
 def test_a_broken_image_is_named_or_skipped_and_recorded(root: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_classes_get_the_mean_of_their_prompts_and_a_file_gets_text_later(tmp_pa
             length = np.linalg.norm(rows, axis=1).mean()
             np.testing.assert_allclose(row, length * mean / np.linalg.norm(mean), rtol=1e-5)
     assert (file.provenance.text_encoder, file.provenance.templates) == ("open_clip/Tiny", TEMPLATES)
-    assert not before.has_text
+    assert all(split.text is None for split in before.splits.values())
     assert replace(before.provenance, templates=TEMPLATES).recipe == file.provenance.recipe
 
 

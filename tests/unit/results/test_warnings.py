@@ -13,7 +13,7 @@ from fsbench.results.collect import collect
 from fsbench.results.comparison import Comparison
 from fsbench.results.record import Record
 from fsbench.results.studies import Trial, Tuned
-from fsbench.results.warnings import own_warnings
+from fsbench.results.warnings import warnings_of
 from tests.records import TUNED, make_record
 from tests.synthetic import feature_file
 
@@ -29,7 +29,7 @@ def codes(comparison: Comparison) -> dict[str, list[str]]:
 
 
 def own(record: Record) -> list[str]:
-    warnings = own_warnings(record)
+    warnings = warnings_of(record)
     return [warning.code for warning in warnings]
 
 

@@ -14,8 +14,8 @@ from scipy import stats
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from fsbench.backbones.base import Backbone
 from fsbench.backbones.load import load_backbone
+from fsbench.backbones.networks import Backbone
 from fsbench.data.dataset import FolderImages, ImageSplit
 from fsbench.data.scan import OwnData
 from fsbench.data.transforms import EvalTransform, transform_for
