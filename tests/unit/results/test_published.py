@@ -27,7 +27,7 @@ RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
         ("pt-map", {"family": "wrn-s2m2", "alpha": None}, (82.92, 0.26)),
         ("maml", {"family": "rn18-simpleshot", "params": {"variant": "transductive"}}, (47.6, None)),
         ("maml", {"family": "rn18-simpleshot"}, None),
-        ("bavardage", {"family": "rn18-simpleshot", "dataset": "glyphs"}, None),
+        ("bavardage", {"family": "rn18-simpleshot", "dataset": "cub-metadataset"}, None),
         ("bavardage", {"family": "wrn-s2m2"}, None),
         ("bavardage", {"family": "wrn-simpleshot", "ways": 10}, None),
         ("bavardage", {"family": "wrn-simpleshot", "name": "open-set", "unknown": 5}, None),
