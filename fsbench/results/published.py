@@ -32,7 +32,6 @@ _AXES = {
     "beta": "beta_o",
 }  # fmt: skip
 _ARTICLE = "arXiv:2209.08527"
-_COPIED = "Table 1 copies it from Veilleux et al., whose sampler lets support and queries overlap"
 
 
 @dataclass(frozen=True)
@@ -86,10 +85,12 @@ def published(record: Record) -> Published | None:
     if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or _other_base(record):
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
+    overlap = record.run.protocol.preset.overlap
+    rows = [row for row in rows if _of_veilleux(row) or not overlap]
     if not rows:
         return None
     first, *others = rows
-    notes = [_note(first), *map(_other_note, others), *_network_notes(record)]
+    notes = ["" if overlap else _note(first), *map(_other_note, others), *_network_notes(record)]
     accuracy, ci95 = float(first["accuracy"]), float(first["ci95"]) if first["ci95"] else None
     return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
@@ -104,7 +105,7 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
 
     A curve has no notes, so there are none beside a network that is known not to be the published one.
     """
-    if _other_base(record) or record.network:
+    if _other_base(record) or record.network or record.run.protocol.preset.overlap:
         return []
     split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
@@ -144,10 +145,16 @@ def _setting(record: Record) -> Row:
     }
 
 
+def _of_veilleux(row: Row) -> bool:
+    """Whether a number was measured by the protocol `veilleux`; Table 1 copies those of all other methods from there."""
+    copied = row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}
+    return copied or row["source"].startswith("oveilleux")
+
+
 def _note(row: Row) -> str:
-    """What is known against a row itself."""
-    if row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}:
-        return f"{row['method']}: {_COPIED}"
+    """What is known against a row itself, beside tasks whose support and queries do not overlap."""
+    if _of_veilleux(row):
+        return f"{row['method']}: measured by Veilleux et al., whose sampler lets support and queries overlap"
     if row["dataset"] == "cub" and row["backbone"].startswith("RN12"):
         return "cub RN12: the article does not say which split of CUB its network uses; FEAT's is likely"
     key = (row["method"], row["dataset"], row["backbone"], row["setting"], row["shots"])

@@ -33,6 +33,8 @@ RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
         ("bavardage", {"family": "wrn-simpleshot", "name": "open-set", "unknown": 5}, None),
         ("bavardage", {"family": "wrn-simpleshot", "name": "all-way", "alpha": None, "pooled": True}, None),
         ("bavardage", {"family": "wrn-simpleshot", "support": "realistic"}, None),
+        ("bavardage", {"family": "wrn-simpleshot", "name": "veilleux"}, None),
+        ("pt-map", {"family": "wrn-simpleshot", "name": "veilleux"}, (60.6, None)),
         ("bavardage", {"family": "wrn-simpleshot", "split": "val"}, None),
         ("bavardage", {"family": "wrn-simpleshot", "base_dataset": "tiered"}, None),
     ],
@@ -48,6 +50,7 @@ def test_the_family_decides_which_number_is_published(method: str, changes: dict
     [
         ("bavardage", {"backbone": "wrn"}, 74.10, "the family of the network is not known"),
         ("pt-map", {"dataset": "cub", "shots": 5, **RN18}, 71.3, "overlap"),
+        ("simpleshot", {"shots": 10, **RN18}, 84.0, "overlap"),
         ("tim-gd", {"alpha": None, **RN18}, 71.8, "balanced 1-shot: 73.9 in the readme of mboudiaf/TIM"),
     ],
 )
@@ -111,6 +114,7 @@ def test_published_points_are_those_of_the_article() -> None:
     assert points("prior_alpha", alpha=4.0)[10.0] == 74.90
     assert points("tau", split="val") == points("t_vb", "ncm", split="val") == {}
     others: list[dict[str, Any]] = [{"dataset": "cub"}, {"crops": 30}, {"alpha": None}, {"network": "64 features"}]
+    others += [{"name": "veilleux"}]
     assert all(points("t_vb", split="val", **change) == {} for change in others)
 
 
