@@ -52,7 +52,7 @@ def _with_text(record: Record) -> Published | None:
     protocol = record.run.protocol
     wanted = {
         "dataset": record.dataset, "backbone": record.backbone, "protocol": protocol.name,
-        "present": str(protocol.present or ""), "shots": str(protocol.shots),
+        "classes": str(len(record.class_names)), "present": str(protocol.present or ""), "shots": str(protocol.shots),
     }  # fmt: skip
     rows = [row for row in text_rows() if row["method"] in record.method.published_as and wanted.items() <= row.items()]
     usual = protocol.ways in (ALL, len(record.class_names)) and protocol.queries == protocol.preset.queries
@@ -146,7 +146,7 @@ def _setting(record: Record) -> Row:
 
 
 def _of_veilleux(row: Row) -> bool:
-    """Whether a number was measured by the protocol `veilleux`; Table 1 copies those of all other methods from there."""
+    """Whether a number was measured by the protocol `veilleux`, as were those that Table 1 copies."""
     copied = row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}
     return copied or row["source"].startswith("oveilleux")
 

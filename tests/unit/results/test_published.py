@@ -121,7 +121,8 @@ def test_published_points_are_those_of_the_article() -> None:
 def test_numbers_of_methods_with_text_belong_to_data_set_backbone_and_protocol() -> None:
     for row in text_rows():
         assert row["method"] in NAMES
-        record = make_record(dataset=row["dataset"], backbone=row["backbone"], published_as=(row["method"],), tasks=1)
+        known = {"dataset": row["dataset"], "backbone": row["backbone"], "published_as": (row["method"],)}
+        record = make_record(**known, class_names=tuple(map(str, range(int(row["classes"])))), tasks=1)
         usual, present = PRESETS[row["protocol"]].queries, row["present"] or None
         rules = TaskProtocol(row["protocol"], "all", int(row["shots"]), usual, None, 1, present, pooled=True)
         with_text = replace(record.provenance, text_encoder="clip")
@@ -130,5 +131,5 @@ def test_numbers_of_methods_with_text_belong_to_data_set_backbone_and_protocol()
         assert shown is not None
         assert (shown.accuracy, shown.source) == (float(row["accuracy"]), row["source"])
         few = run.model_copy(update={"protocol": replace(rules, ways=5)})
-        for other in (record.run, few):
-            assert published(record.model_copy(update={"run": other, "provenance": with_text})) is None
+        for changes in ({"run": record.run}, {"run": few}, {"class_names": record.class_names[1:]}):
+            assert published(record.model_copy(update={"run": run, "provenance": with_text, **changes})) is None
