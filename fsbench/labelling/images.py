@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ _NEAR_NAME = 0.85  # similarity of names that may be one, misspelt
 _ANIMATED = (".gif", ".webp", ".tif", ".tiff")
 _NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".svg", ".psd", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".dng")
 _CLASS_FOLDERS = "Make one folder per class with its images inside, or give a CSV file with the columns file,label."
+_MARK = "blake2b:"  # begins what tells the content of an image, so that a spreadsheet does not take it for a number
 _GUARDED = ("=", "+", "-", "@", "'")  # a spreadsheet takes what starts so for a formula
 
 
@@ -152,11 +153,22 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
         raise FsbenchError(f"{path} has no label for {first_names(unnamed)}.", "Fill in the column label.")
     files = _located([row["file"] for row in rows], [*roots, path.parent], path)
     labels: dict[str, str] = {}
+    changed = []
     for file, row in zip(files, rows, strict=True):
+        image = row.get("image", "")
+        if image.startswith(_MARK) and image != mark(data.content_hash(data.FolderImages(Path()).content(file))):
+            changed.append(file)
+            continue
         label = "" if row.get("flag") == NONE else row["label"].strip()
         if labels.setdefault(file, label) != label:
             raise FsbenchError(f"{path} has two labels for {file}.", "Keep one of the two labels.")
+    _tell(reporter, changed, "image has", "images have", f"changed since {path} was written; the label is not used")
     return labels
+
+
+def mark(value: str) -> str:
+    """What labels.csv knows an image by: the start of the hash of its content."""
+    return value and f"{_MARK}{value[:12]}"
 
 
 def guarded(text: str) -> str:
@@ -178,7 +190,6 @@ class FeatureTable:
     hashes: Mapping[str, str]
     file: FeatureFile
     text: Tensor | None = None  # (K, D) unit text prototypes of the classes
-    changed: Collection[str] = ()  # files with another content than in the run before
 
 
 def features_of(
@@ -189,19 +200,15 @@ def features_of(
     names = {file: os.path.abspath(file)[len(root.anchor) :].replace(os.sep, "/") for file in files}  # noqa: PTH100
     every = {"novel": {"images": [*{*names.values()}]}}
     listing = data.Listing(root, "labelled and unlabelled", data.FolderImages(root), every)
-    before: dict[str, str] = {}
-    if out.exists():
-        old = FeatureFile.open(out)
-        if {name: one.class_names for name, one in old.splits.items()} != {"novel": ("images",)}:
-            raise FsbenchError(f"{out} holds features that fsbench label has not made.", "Choose another --out.")
-        before = dict(zip(*old.images("novel"), strict=True))
+    old = FeatureFile.open(out).splits if out.exists() else {}
+    if old and {name: one.class_names for name, one in old.items()} != {"novel": ("images",)}:
+        raise FsbenchError(f"{out} holds features that fsbench label has not made.", "Choose another --out.")
     stored = extract(data.build_dataset(listing, out.stem), backbone, out, settings, device, reporter)
     split = stored.read("novel")
     places = {name: row for row, name in enumerate(split.images)}
     rows = {file: places[name] for file, name in names.items() if name in places}
     hashes = {file: split.hashes[row] for file, row in rows.items()}
-    changed = {file for file, value in hashes.items() if before.get(names[file], value) != value}
-    return FeatureTable(split.features, rows, hashes, stored, changed=changed)
+    return FeatureTable(split.features, rows, hashes, stored)
 
 
 def why_broken(file: str) -> str:

@@ -99,8 +99,10 @@ def test_new_images_alone_are_computed_and_moved_ones_reused(work: Path, monkeyp
     assert sum(computed) == 2
     assert not (work / "labels.html").exists()
     shutil.copy(work / "moved" / "ant004.png", work / "labelled" / "ant" / "000.png")
-    done = succeed("label", "moved", "--support", "labelled", *NETWORK.split(), "--force", "--no-page")
-    assert "1 labelled image has changed since the last run: labelled/ant/000.png" in done.stderr
+    for line in ("--support labelled --out between.csv", "--support labels.csv --out new.csv"):
+        done = succeed("label", "moved", *line.split(), *NETWORK.split(), "--no-page")
+    assert "image has changed since labels.csv was written; the label is not used: labelled/ant/000.png" in done.stderr
+    assert "11 labelled ones of 3 classes, 3 to 4 of each" in done.stderr
 
 
 def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
