@@ -230,7 +230,7 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
     module.__dict__["__text__"] = text
-    declared = {file for cls in _LOADED for file in _dependencies(cls)}
+    declared = {file for cls in _LOADED if cls.__module__ in sys.modules for file in _dependencies(cls)}
     before = {one: (sys.modules.pop(one), file) for one, file in _own_modules(path.parent, declared).items()}
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a copy of this second would pass for up to date
     try:

@@ -51,8 +51,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.new("RGB", (40, 30), (number % 256, 90, 90)).save(folder / one.file)
     labelled = {str(folder / "photos/known,1.png"): "ant", str(folder / "photos/known2.png"): EVIL}
     rows = [Row(str(folder / one.file), *list(vars(one).values())[1:]) for one in rows]
-    hashes = {one.file: f"hash of {one.file}" for one in rows}
-    hashes |= {file: content_hash(Path(file).read_bytes()) for file in labelled}
+    hashes = {one.file: one.file for one in rows} | {one: content_hash(Path(one).read_bytes()) for one in labelled}
     suggested = rows[40].file, rows[7].file, rows[90].file
     expected = Expected({"ant": (3, 4), EVIL: (1, 4)}, {"-bee": 0.2, "ant": 0.4, EVIL: 0.4})
     labels = Labels(rows, CLASSES, labelled, hashes, "ncm", expected, (0.0, 0.4), suggested)

@@ -157,9 +157,7 @@ def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "file"), [("lib_of_own.core", "lib_of_own/core.py"), ("own_help", "own_help.py")])
-def test_helpers_are_imported_again_and_must_be_named(
-    own: Path, monkeypatch: pytest.MonkeyPatch, module: str, file: str
-) -> None:
+def test_helpers_are_reloaded_or_named(own: Path, monkeypatch: pytest.MonkeyPatch, module: str, file: str) -> None:
     monkeypatch.syspath_prepend(own.parent)
     (own.parent / file).parent.mkdir(exist_ok=True)
     text = OWN.replace("from pathlib", f"from {module} import RATE  # {file}\nfrom pathlib").replace("0.5", "RATE")
@@ -167,7 +165,6 @@ def test_helpers_are_imported_again_and_must_be_named(
     for rate in (0.5, 0.7):
         (own.parent / file).write_text(f"RATE = {rate}")
         assert method_class(f"{own}:Two").configure(Context(balanced=False)).params() == {"rate": rate}
-    other = own.with_name("other.py")
-    other.write_text(text)
-    with pytest.warns(match=f"other.py:One imports {file}, which depends_on should name"):
-        method_class(f"{other}:One")
+    own.write_text(text)
+    with pytest.warns(match=f"own.py:One imports {file}, which depends_on should name"):
+        method_class(f"{own}:One")
