@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -21,6 +20,7 @@ from fsbench.data.dataset import CifarImages, FolderImages, Listing, first_names
 from fsbench.errors import FsbenchError
 from fsbench.io.pickles import read_plain_pickle
 
+_CLASS_COLUMNS = ("label", "class", "class_name", "category", "species")
 _CIFAR_PARTS = ("train", "test")
 _SAME_CLASSES = "Folders such as train/ and test/ hold the same classes: they divide the images, not the classes."
 
@@ -177,12 +177,16 @@ def read_image_rows(path: Path) -> list[tuple[int, str, str]]:
     header = [] if any(map(_names_image, rows[0][1])) else [cell.lower() for cell in rows.pop(0)[1]]
     sample = rows[0][1] if rows else []
     file = next((column for column, cell in enumerate(sample) if _names_image(cell)), None)
-    others = [column for column in range(len(sample)) if column != file]
+    names = [*header, *(f"column {number}" for number in range(len(header) + 1, len(sample) + 1))]
+    others = [column for column in range(len(sample)) if column != file and names[column]]
     if file is None or not others:
         hint = "Write rows such as `image.jpg,class`, with or without a header `filename,label`."
         raise FsbenchError(f"Expected columns with names of images and of classes in {path}.", hint)
-    named = [column for column in others if re.search("label|class", "".join(header[column : column + 1]))]
-    label = (named or others)[0]
+    label, *more = [column for column in others if names[column] in _CLASS_COLUMNS] or others
+    if more:
+        columns = ", ".join(names[column] for column in (label, *more))
+        hint = f"Write a header in which one column is named {' or '.join(_CLASS_COLUMNS)}."
+        raise FsbenchError(f"{path} has several columns that may hold the class: {columns}.", hint)
     for line, cells in rows:
         if len(cells) <= max(file, label):
             message = f"Line {line} of {path} has {len(cells)} columns, too few."

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fsbench.backbones.families import FAMILIES, first_family
 from fsbench.backbones.find_weights import candidates, read_manifest, shipped_weights
-from fsbench.data.catalog import benchmark_of
 from fsbench.evaluation.compare import compare
 from fsbench.evaluation.options import Comparing
 from fsbench.evaluation.run import Runner
@@ -178,7 +177,7 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
     for file in sorted(files, key=lambda file: bool(network_of(file))):
         made = file.provenance
         family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
-        place = benchmark_of(made.dataset), (family.published if family else "") + ("*" if made.crops > 1 else "")
+        place = made.dataset, (family.published if family else "") + ("*" if made.crops > 1 else "")
         if place not in wanted or "base" not in file.splits:
             if not layout.others:
                 runner.reporter.say(f"{file.path} is not part of this table.")

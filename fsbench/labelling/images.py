@@ -29,6 +29,7 @@ CHECKED, NONE = "checked", "none of these"  # flags of rows that a person has de
 _NEAR_NAME = 0.85  # similarity of names that may be one, misspelt
 _NOT_READ = (".heic", ".heif", ".avif", ".jxl", ".svg", ".psd", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".dng")
 _CLASS_FOLDERS = "Make one folder per class with its images inside, or give a CSV file with the columns file,label."
+_MARK = "blake2b:"  # begins what tells the content of an image, so that a spreadsheet does not take it for a number
 _GUARDED = ("=", "+", "-", "@", "'")  # a spreadsheet takes what starts so for a formula
 
 
@@ -149,11 +150,22 @@ def _from_csv(path: Path, roots: Sequence[Path], reporter: Reporter) -> dict[str
         raise FsbenchError(f"{path} has no label for {first_names(unnamed)}.", "Fill in the column label.")
     files = _located([row["file"] for row in rows], [*roots, path.parent], path)
     labels: dict[str, str] = {}
+    changed = []
     for file, row in zip(files, rows, strict=True):
+        image = row.get("image", "")
+        if image.startswith(_MARK) and image != mark(data.content_hash(data.FolderImages(Path()).content(file))):
+            changed.append(file)
+            continue
         label = "" if row.get("flag") == NONE else row["label"].strip()
         if labels.setdefault(file, label) != label:
             raise FsbenchError(f"{path} has two labels for {file}.", "Keep one of the two labels.")
+    _tell(reporter, changed, "image has", "images have", f"changed since {path} was written; the label is not used")
     return labels
+
+
+def mark(value: str) -> str:
+    """What labels.csv knows an image by: the start of the hash of its content."""
+    return value and f"{_MARK}{value[:12]}"
 
 
 def guarded(text: str) -> str:

@@ -18,6 +18,7 @@ import fsbench
 from fsbench.data.dataset import open_image
 from fsbench.devices import cpu_share
 from fsbench.io.files import write_text
+from fsbench.labelling.images import mark
 from fsbench.labelling.run import Labels, Row
 from fsbench.report.writers import render_template
 from fsbench.reporter import Reporter
@@ -52,7 +53,10 @@ def write_page(labels: Labels, path: Path, reporter: Reporter) -> None:
             + [thumbnails.get(row.file, "")]
             for row in labels.rows
         ],
-        "labelled": [[file, number.get(name, -1), thumbnails.get(file, "")] for file, name in labels.labelled.items()],
+        "labelled": [
+            [file, number.get(name, -1), thumbnails.get(file, ""), mark(labels.hashes.get(file, ""))]
+            for file, name in labels.labelled.items()
+        ],
         "suggested": [places[file] for file in labels.suggested],
     }
     folder = resources.files("fsbench.report") / "html"

@@ -48,6 +48,7 @@ class Row:
     second_confidence: float | None = None
     outlier_score: float | None = None
     flag: str = ""
+    image: str = ""  # tells the content
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,10 @@ class Labels:
     def to_csv(self, path: str | Path) -> None:
         """Write labels.csv, whole or not at all; labelled images are part of it, so that it is enough as support."""
         given = {file: label for file, label in self.labelled.items() if file in self.hashes}
-        rows = {file: Row(file, label, 1.0, flag=CHECKED if label else NONE) for file, label in given.items()}
+        rows = {
+            file: Row(file, label, 1.0, flag=CHECKED if label else NONE, image=images.mark(self.hashes[file]))
+            for file, label in given.items()
+        }
         rows |= {row.file: row for row in self.rows}
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
@@ -258,7 +262,7 @@ def _labels(
     limit = solve.outlier_limit(back.outlier, found.outlier)
     made |= _answered(asked, classes, found, sure, limit, solve.near_duplicates(queries))
     suggested = tuple(asked[place] for place in solve.suggest(queries, sure[:, 0], options.suggest))
-    ordered = [made[file] for file in files]
+    ordered = [replace(made[file], image=images.mark(table.hashes.get(file, ""))) for file in files]
     return Labels(ordered, classes, given, table.hashes, solver.method, expected, calibration, suggested)
 
 
@@ -283,7 +287,8 @@ def _known(file: str, table: FeatureTable, known: Mapping[str, tuple[str, str]])
         return Row(file, flag=f"not readable: {images.why_broken(file)}")
     original, label = known[table.hashes[file]]
     same = Path(original).absolute() == Path(file).absolute()
-    return Row(file, label, 1.0, flag=NONE if not label else CHECKED if same else f"{COPY} {original}")
+    flag = NONE if not label else CHECKED if same else f"{COPY} {original}"
+    return Row(file, label, 1.0, flag=flag, image=images.mark(table.hashes[file]))
 
 
 def _answered(

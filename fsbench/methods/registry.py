@@ -11,9 +11,11 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
+import sysconfig
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -176,7 +178,11 @@ def _from_file(name: str) -> type[Method]:
         methods = [key for key, value in vars(module).items() if hasattr(value, "classify")]
         raise unknown_name(f"class of {path}", attribute, methods)
     cls = _as_method(getattr(module, attribute), name)
-    _LOADED.setdefault(cls, _digest_of(cls))
+    if cls not in _LOADED:
+        _LOADED[cls] = _digest_of(cls)
+        if unnamed := sorted(module.__dict__["__imports__"] - {*_dependencies(cls)}):
+            names = ", ".join(os.path.relpath(one, Path(path).resolve().parent) for one in unnamed)
+            warnings.warn(f"{name} imports {names}, which depends_on should name.", stacklevel=2)
     return cls
 
 
@@ -195,24 +201,50 @@ def _digest_of(cls: type[Method]) -> str:
     return digest.hexdigest()
 
 
+def _dependencies(cls: type[Method]) -> list[str]:
+    folder = Path(str(sys.modules[cls.__module__].__file__)).parent
+    return [os.path.realpath(folder / other) for other in cls.depends_on]
+
+
+def _own_modules(folder: Path, declared: Container[str]) -> dict[str, str]:
+    """Modules and their files, in a folder or declared: neither installed nor files of methods nor the program."""
+    others = ("site-packages", sysconfig.get_path("stdlib"))
+    own = {}
+    for name, module in [*sys.modules.items()]:
+        known = getattr(module, "__dict__", {})
+        place = str(known.get("__file__") or next(iter(known.get("__path__", ())), ""))  # of a file, else of a folder
+        outside = name.startswith("__") or name.partition(".")[0] == "fsbench" or "@" in name
+        if Path(place).is_absolute() and not outside and not any(other in place for other in others):
+            own[name] = os.path.realpath(place)
+    return {name: file for name, file in own.items() if file in declared or file.startswith(f"{folder}{os.sep}")}
+
+
 @functools.cache
 def _execute(path: Path, text: bytes) -> ModuleType:
-    """A file of the user as a module. The same content is executed once per process, for all its classes."""
+    """A file of the user as a module. The same content is executed once per process, for all its classes.
+
+    What it imports from its folder is imported again: its files may have changed since.
+    """
     name = f"{path.stem}@{hashlib.sha256(text).hexdigest()[:8]}"  # no module that can be imported has such a name
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
     module.__dict__["__text__"] = text
-    known = {*sys.modules}
+    declared = {file for cls in _LOADED if cls.__module__ in sys.modules for file in _dependencies(cls)}
+    before = {one: (sys.modules.pop(one), file) for one, file in _own_modules(path.parent, declared).items()}
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a copy of this second would pass for up to date
     try:
         exec(compile(text, path, "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]
         raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
-    beside = (Path(str(getattr(sys.modules[one], "__file__", ""))) for one in {*sys.modules} - known)
-    named = sorted(one.name for one in beside if one.parent == path.parent and one.name.encode() not in text)
-    if named:
-        warnings.warn(f"{path.name} imports {', '.join(named)}, which depends_on should name.", stacklevel=2)
+    finally:
+        sys.dont_write_bytecode = writes
+        imported = _own_modules(path.parent, declared)
+        for one, (other, file) in before.items():
+            if file not in declared:
+                sys.modules.setdefault(one, other)
+    module.__dict__["__imports__"] = {file for file in imported.values() if Path(file).is_file()}
     return module
 
 

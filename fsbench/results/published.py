@@ -18,22 +18,20 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from fsbench.backbones.families import FAMILIES, first_family
-from fsbench.data.catalog import DATASETS, benchmark_of
 from fsbench.tasks.protocol import ALL
 
 if TYPE_CHECKING:
     from fsbench.results.comparison import Column
     from fsbench.results.record import Record
 
-_NAMES = {
+PUBLISHED_ON = {  # data sets of the catalog, with the very splits that were used
     "mini": "mini-imagenet", "tiered": "tiered-imagenet", "cub": "cub", "fc100": "fc100", "cifarfs": "cifar-fs",
 }  # fmt: skip
-PUBLISHED_ON = {name: _NAMES[benchmark_of(name)] for name in DATASETS if benchmark_of(name) in _NAMES}  # data sets
 _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
 }  # fmt: skip
-_COPIED = "Table 1 copies it from Veilleux et al., whose sampler lets support and queries overlap"
+_ARTICLE = "arXiv:2209.08527"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def _with_text(record: Record) -> Published | None:
     protocol = record.run.protocol
     wanted = {
         "dataset": record.dataset, "backbone": record.backbone, "protocol": protocol.name,
-        "present": str(protocol.present or ""), "shots": str(protocol.shots),
+        "classes": str(len(record.class_names)), "present": str(protocol.present or ""), "shots": str(protocol.shots),
     }  # fmt: skip
     rows = [row for row in text_rows() if row["method"] in record.method.published_as and wanted.items() <= row.items()]
     usual = protocol.ways in (ALL, len(record.class_names)) and protocol.queries == protocol.preset.queries
@@ -87,10 +85,12 @@ def published(record: Record) -> Published | None:
     if record.run.split != "novel" or record.dataset not in PUBLISHED_ON or _other_base(record):
         return None
     rows = _matching(record.method.published_as, {**_setting(record), "param": "", "split": "test"})
+    overlap = record.run.protocol.preset.overlap
+    rows = [row for row in rows if _of_veilleux(row) or not overlap]
     if not rows:
         return None
     first, *others = rows
-    notes = [_note(first), *map(_other_note, others), *_network_notes(record)]
+    notes = ["" if overlap else _note(first), *map(_other_note, others), *_network_notes(record)]
     accuracy, ci95 = float(first["accuracy"]), float(first["ci95"]) if first["ci95"] else None
     return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
@@ -105,7 +105,7 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
 
     A curve has no notes, so there are none beside a network that is known not to be the published one.
     """
-    if _other_base(record) or record.network:
+    if _other_base(record) or record.network or record.run.protocol.preset.overlap:
         return []
     split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
@@ -117,7 +117,7 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
 def article_number(dataset: str, backbone: str, method: str, column: Column) -> float | None:
     """The accuracy that a table of the article has in one cell."""
     wanted = {
-        "source": "arXiv:2209.08527", "dataset": _NAMES.get(dataset, "none"), "backbone": backbone, "param": "",
+        "source": _ARTICLE, "dataset": PUBLISHED_ON.get(dataset, "none"), "backbone": backbone, "param": "",
         "split": "test", "setting": "balanced" if column.balanced else "dirichlet", "shots": str(column.shots),
     }  # fmt: skip
     rows = [row for row in _matching([method], wanted) if row["table"].startswith("table")]
@@ -145,10 +145,18 @@ def _setting(record: Record) -> Row:
     }
 
 
+def _of_veilleux(row: Row) -> bool:
+    """Whether a number was measured by the protocol `veilleux`, as were those that Table 1 copies."""
+    copied = row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}
+    return copied or row["source"].startswith("oveilleux")
+
+
 def _note(row: Row) -> str:
-    """What is known against a row itself."""
-    if row["table"] == "table1" and row["method"] not in {"BAVARDAGE", "Soft-KMEANS"}:
-        return f"{row['method']}: {_COPIED}"
+    """What is known against a row itself, beside tasks whose support and queries do not overlap."""
+    if _of_veilleux(row):
+        return f"{row['method']}: measured by Veilleux et al., whose sampler lets support and queries overlap"
+    if row["dataset"] == "cub" and row["backbone"].startswith("RN12"):
+        return "cub RN12: the article does not say which split of CUB its network uses; FEAT's is likely"
     key = (row["method"], row["dataset"], row["backbone"], row["setting"], row["shots"])
     if key == ("Soft-KMEANS", "mini-imagenet", "WRN", "dirichlet", "5"):
         return "Soft-KMEANS, mini WRN unbalanced 5-shot: 82.41 in the article's Table 3, but 82.91 in its Fig. 4"

@@ -21,7 +21,7 @@ WORDS = {
     r"simply|easily|obviously": "nothing in its place",
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
-MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_400, 140, 15_000
+MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_500, 140, 15_000
 MOST_FUNCTIONS, MOST_WALKED_FILES = 210, 32
 
 

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const [FILE, LABEL, SURE, SECOND, SECOND_SURE, OUTLIER, FLAG, THUMB] = [0, 1, 2, 3, 4, 5, 6, 7];
+  const [FILE, LABEL, SURE, SECOND, SECOND_SURE, OUTLIER, FLAG, IMAGE, THUMB] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
   const NONE = -1, BATCH = 120;
   const rows = data.rows, classes = data.classes;
   const part = (id) => document.getElementById(id);
@@ -197,12 +197,12 @@
   function table() {
     const known = new Set(rows.map((row) => row[FILE]));
     const given = data.labelled.filter((row) => !known.has(row[0]));
-    const lines = given.map(([file, label]) => [file, label === NONE ? "" : classes[label], "1.0000", "", "", "", label === NONE ? "none of these" : "checked"]);
+    const lines = given.map(([file, label, , image]) => [file, label === NONE ? "" : classes[label], "1.0000", "", "", "", label === NONE ? "none of these" : "checked", image]);
     const number = (value) => value === null ? "" : value.toFixed(4);
     rows.forEach((row, at) => {
       const label = labelOf(at), named = label === null || label === NONE ? "" : classes[label];
-      if (decided.has(at)) lines.push([row[FILE], named, "1.0000", "", "", number(row[OUTLIER]), label === NONE ? "none of these" : "checked"]);
-      else lines.push([row[FILE], named, number(row[SURE]), row[SECOND] === null ? "" : classes[row[SECOND]], number(row[SECOND_SURE]), number(row[OUTLIER]), row[FLAG]]);
+      if (decided.has(at)) lines.push([row[FILE], named, "1.0000", "", "", number(row[OUTLIER]), label === NONE ? "none of these" : "checked", row[IMAGE]]);
+      else lines.push([row[FILE], named, number(row[SURE]), row[SECOND] === null ? "" : classes[row[SECOND]], number(row[SECOND_SURE]), number(row[OUTLIER]), row[FLAG], row[IMAGE]]);
     });
     return [data.columns, ...lines].map((line) => line.map((cell) => quoted(guard(cell))).join(",")).join("\n") + "\n";
   }

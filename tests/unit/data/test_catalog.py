@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fsbench.data.catalog import SPLIT_WORDS, SPLITS, DatasetInfo, benchmark_of, dataset_info, find_info, split_digest
+from fsbench.data.catalog import SPLIT_WORDS, SPLITS, DatasetInfo, dataset_info, find_info, split_digest
 from fsbench.data.dataset import FolderImages, Listing
 from fsbench.data.scan import choose_datasets, differences, find_datasets, wrong_split
 from fsbench.errors import FsbenchError
@@ -34,11 +34,6 @@ COUNTS = {
     "fc100": [(60, 36000), (20, 12000), (20, 12000)],
     "cifarfs": [(64, 38400), (16, 9600), (20, 12000)],
 }
-
-
-def test_splits_of_the_same_images_are_of_one_benchmark() -> None:
-    names = ("cub-feat", "mini-vinyals", "fc100", "cifarfs", "my-photos")
-    assert [*map(benchmark_of, names)] == ["cub", "mini", "fc100", "cifarfs", "my-photos"]
 
 
 @pytest.mark.parametrize("name", DIGESTS)

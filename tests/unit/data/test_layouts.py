@@ -101,6 +101,8 @@ class TestCsv:
             ([",class_name,image_name", "0,x,a.JPEG"], [(2, "a.JPEG", "x")]),
             (["filename, label, concept_label", "a.jpg, 3, 1"], [(2, "a.jpg", "3")]),
             (["\ufefffilename,label", "", '"a, b.jpg",x', ""], [(3, "a, b.jpg", "x")]),
+            (["filename,labelled_by,Species", "a.jpg,x,y"], [(2, "a.jpg", "y")]),
+            ([",filename,breed", "0,a.jpg,x"], [(2, "a.jpg", "x")]),
         ],
     )
     def test_dialects(self, tmp_path: Path, lines: list[str], expected: list[tuple[int, str, str]]) -> None:
@@ -112,6 +114,9 @@ class TestCsv:
             (b"\n\n", "empty file"),
             (b"one,two\nthree,four\n", "Expected columns"),
             (b"a.jpg,x\nb.jpg\n", "Line 2 .* has 1 columns"),
+            (b"filename,box,breed\na.jpg,1,x\n", "several columns that may hold the class: box, breed"),
+            (b"filename,label,species\na.jpg,1,x\n", "several columns that may hold the class: label, species"),
+            (b"a.jpg,1,x\n", "several columns that may hold the class: column 2, column 3"),
             (b"\xff\xfea.jpg", "Could not read .* as csv"),
         ],
     )

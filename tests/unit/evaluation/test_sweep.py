@@ -187,8 +187,8 @@ def test_other_networks_get_the_scale_free_defaults_and_a_note(files: list[Featu
     assert "scale-free" in note
 
 
-def test_missing_cells_say_what_to_put_where() -> None:
-    table = table_of("table1", [])
+def test_missing_cells_say_what_to_put_where(features: Features, tmp_path: Path) -> None:
+    table = table_of("table1", [store(tmp_path, replace(PUBLISHED, dataset="mini-vinyals"), features, 640)])
     assert not any(cell.ours for _, rows in table.blocks for row in rows for cell in row.cells)
     (note,) = [note for note in table.notes if note.startswith("cub RN18 is missing")]
     assert "weights/cub/rn18.pth.tar" in note

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from fsbench.data.dataset import content_hash
 from fsbench.labelling.images import labelled_files
 from fsbench.labelling.page import write_page
 from fsbench.labelling.run import Expected, Labels, Row
@@ -50,7 +51,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.new("RGB", (40, 30), (number % 256, 90, 90)).save(folder / one.file)
     labelled = {str(folder / "photos/known,1.png"): "ant", str(folder / "photos/known2.png"): EVIL}
     rows = [Row(str(folder / one.file), *list(vars(one).values())[1:]) for one in rows]
-    hashes = {file: f"hash of {file}" for file in (*(one.file for one in rows), *labelled)}
+    hashes = {one.file: one.file for one in rows} | {one: content_hash(Path(one).read_bytes()) for one in labelled}
     suggested = rows[40].file, rows[7].file, rows[90].file
     expected = Expected({"ant": (3, 4), EVIL: (1, 4)}, {"-bee": 0.2, "ant": 0.4, EVIL: 0.4})
     labels = Labels(rows, CLASSES, labelled, hashes, "ncm", expected, (0.0, 0.4), suggested)
@@ -134,7 +135,7 @@ def test_decisions_by_keyboard_and_mouse_are_downloaded_and_go_back_in(tab: Page
         "known,1": "ant", "known2": EVIL, "0040": "ant", "0007": "", "0090": "ant", "0000": "ant", "0299": EVIL,
     }  # fmt: skip
     written = (tmp_path / "labels.csv").read_text(encoding="utf-8").splitlines()
-    assert written[0] == "file,label,confidence,second_label,second_confidence,outlier_score,flag"
+    assert written[0] == "file,label,confidence,second_label,second_confidence,outlier_score,flag,image"
     assert len(written) == 1 + 301 + 2
     assert json.dumps("'-bee")[1:-1] in written[6]  # a label that a spreadsheet would compute
 

@@ -138,18 +138,13 @@ def test_a_file_that_changed_or_fails_is_executed_again(own: Path) -> None:
         method_class(f"{own}:One").configure(Context(balanced=False))
 
 
-def test_the_key_follows_the_file_and_what_it_depends_on(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
     one, two = (method_key(f"{own}:{name}") for name in ("One", "Two"))
     assert one == f"own.py:One@{hashlib.sha256(own.read_bytes()).hexdigest()[:8]}"
     own.with_name("w.npy").write_bytes(b"2")
     assert method_key(f"{own}:One") == one
     assert method_key(f"{own}:Two") != two
     loaded = method_class(f"{own}:One")
-    own.with_name("neighbour_of_own.py").write_text("")
-    own.write_text(f"{OWN}\nimport neighbour_of_own\n")
-    monkeypatch.syspath_prepend(own.parent)
-    with pytest.warns(match=r"own\.py imports neighbour_of_own\.py, which depends_on should name"):
-        method_class(f"{own}:One")
     own.write_text(OWN + "\n")
     assert method_key(f"{own}:One", loaded) == one  # of what was loaded
     assert method_key(f"{own}:One") != one
@@ -159,3 +154,17 @@ def test_the_key_follows_the_file_and_what_it_depends_on(own: Path, monkeypatch:
     renamed = own.rename(own.with_name("a\nb.py"))  # a name that no record may have
     with pytest.raises(FsbenchError, match="cannot be recorded"):
         method_key(f"{renamed}:One")
+
+
+@pytest.mark.parametrize(("module", "file"), [("lib_of_own.core", "lib_of_own/core.py"), ("own_help", "own_help.py")])
+def test_helpers_are_reloaded_or_named(own: Path, monkeypatch: pytest.MonkeyPatch, module: str, file: str) -> None:
+    monkeypatch.syspath_prepend(own.parent)
+    (own.parent / file).parent.mkdir(exist_ok=True)
+    text = OWN.replace("from pathlib", f"from {module} import RATE  # {file}\nfrom pathlib").replace("0.5", "RATE")
+    own.write_text(text.replace("w.npy", file).replace("class Two(NearestClassMean)", "class Two(One)"))
+    for rate in (0.5, 0.7):
+        (own.parent / file).write_text(f"RATE = {rate}")
+        assert method_class(f"{own}:Two").configure(Context(balanced=False)).params() == {"rate": rate}
+    own.write_text(text)
+    with pytest.warns(match=f"own.py:One imports {file}, which depends_on should name"):
+        method_class(f"{own}:One")

@@ -65,11 +65,7 @@ def test_four_settings_fit_into_80_columns_and_no_name_is_broken(width: int) -> 
 MARKED = Table(
     "A & B",
     [Column("name"), *numbers("a\nvalue")],
-    [
-        [Cell("x|y"), Cell("1.0", "best", warned=True)],
-        [Cell("=z"), Cell("-2.0", "tied")],
-        [Cell("<i>"), Cell("–")],
-    ],
+    [[Cell("x|y"), Cell("1.0", "best", warned=True)], [Cell("=z"), Cell("-2.0", "tied")], [Cell("<i>"), Cell("–")]],
     [Note("best of all", "best"), Note("published: it"), Note("late", "warning"), Note("a|b`c", "signature")],
 )
 
