@@ -28,7 +28,7 @@ def compare(options: Compare) -> None:
         table = compare_files(spec, files, runner, base, others=options.others)
         if runner.ranks.leads:
             shown = best_first(table) if options.sort else table
-            ComparisonTable(shown).show(form, options.out)
+            ComparisonTable(shown).show(form, options.out, per_class=options.per_class)
             if options.out:
                 runner.reporter.say(f"Wrote {options.out}.")
     if watched and (worse := table.below_baseline(watched, options.by)):

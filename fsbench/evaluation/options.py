@@ -183,6 +183,7 @@ class Compare(Comparing, Base, Running):
         "", "End with status 1 if it is below the baseline, by the paired interval.", metavar="METHOD"
     )
     by: float = of_output(0.0, "With --fail-if-worse: by more than X points.", ge=0)
+    per_class: bool = of_output(False, "Add the recall of every class, largest difference to the baseline first.")
     sort: bool = of_output(False, "Order methods by their mean accuracy, the best first.")
     output: Literal["rich", "markdown", "latex", "csv", "json"] | None = of_output(
         None,

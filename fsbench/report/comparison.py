@@ -6,16 +6,19 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+
+import numpy as np
 
 from fsbench.io.files import write_text
 from fsbench.report import writers
 from fsbench.report.answer import sentences, unranked
-from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, interval_text
+from fsbench.report.writers import NOTHING, Cell, Column, Note, Table, Value, cells, interval_text
 from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
 from fsbench.results.comparison import Comparison, Entry, Group
-from fsbench.results.metrics import ACCURACY
+from fsbench.results.metrics import ACCURACY, confused
 from fsbench.results.record import Record
 from fsbench.results.statistics import Interval
 
@@ -40,26 +43,48 @@ class ComparisonTable:
         """All runs."""
         return self.comparison.records
 
-    def show(self, form: str = "rich", out: str | Path | None = None) -> None:
+    def show(self, form: str = "rich", out: str | Path | None = None, *, per_class: bool = False) -> None:
         """Print the table as `rich`, `markdown`, `latex`, `csv` or `json`, or write it to a file."""
         if out is not None:
-            write_text(Path(out), render(self.comparison, form))
+            write_text(Path(out), render(self.comparison, form, per_class=per_class))
         elif form == "rich":
-            writers.show(*comparison_tables(self.comparison))
+            writers.show(*comparison_tables(self.comparison, per_class=per_class))
         else:
-            print(render(self.comparison, form), end="")
+            print(render(self.comparison, form, per_class=per_class), end="")
 
 
-def render(comparison: Comparison, form: str) -> str:
+def render(comparison: Comparison, form: str, *, per_class: bool = False) -> str:
     """The text of a comparison in one of the formats; csv and json have one row per method, setting and metric."""
-    return writers.render(form, partial(comparison_tables, comparison), partial(flat_rows, comparison))
+    tables = partial(comparison_tables, comparison, per_class=per_class)
+    return writers.render(form, tables, partial(flat_rows, comparison))
 
 
-def comparison_tables(comparison: Comparison) -> list[Table]:
+def comparison_tables(comparison: Comparison, *, per_class: bool = False) -> list[Table]:
     """Tables of methods by settings, several per feature file and metric, with all notes below the last one."""
     tables = [table for one in comparison.in_all_metrics for table in _tables_of_metric(one)]
+    if per_class:
+        places = product(comparison.groups, comparison.columns)
+        tables += [_class_table(comparison, *place) for place in places if place[1] in {at for _, at in place[0].cells}]
     tables[-1] = replace(tables[-1], notes=[*_notes(comparison)])
     return [replace(tables[0], answers=sentences(comparison)), *tables[1:]]
+
+
+def _class_table(comparison: Comparison, group: Group, setting: Setting) -> Table:
+    """Recall of every class over the list, the largest difference to the baseline first."""
+    records = {label: cell.record for (label, at), cell in group.cells.items() if at == setting}
+    answers = {label: confused(record) for label, record in records.items()}
+    recalls = {label: 100 * np.diag(one) / one.sum(axis=1).clip(1) for label, one in answers.items()}
+    baseline = recalls.get(comparison.baseline, 0.0)
+    apart = np.max([np.abs(one - baseline) for one in recalls.values()], axis=0)
+    first = next(iter(records))
+    names, queries = records[first].class_names, answers[first].sum(axis=1)
+    rows = [
+        cells(names[number], f"{queries[number]:,}", *(f"{one[number]:.1f}" for one in recalls.values()))
+        for number in np.argsort(-apart, kind="stable")
+        if queries[number]
+    ]
+    columns = [Column("class"), *(Column(name, numeric=True) for name in ("queries", *recalls))]
+    return Table(f"{group.title}, {setting.title}: recall of every class in %", columns, rows)
 
 
 def _tables_of_metric(comparison: Comparison) -> list[Table]:

@@ -203,12 +203,17 @@ def metric_of(name: str) -> Metric:
     return METRICS[name]
 
 
-def confusion(record: Record) -> Floats:
-    """(C, C) percent of the queries of a class that were answered so: rows add up to 100; NaN without queries."""
+def confused(record: Record) -> Ints:
+    """(C, C) number of queries of a class that were answered so; right answers are on the diagonal."""
     answers, count = record.answers, len(record.class_names)
     task, query = np.nonzero(answers.labels >= 0)
     true, answered = (answers.classes[task, part[task, query]] for part in (answers.labels, answers.predicted))
-    pairs = np.bincount(true.astype(np.int64) * count + answered, minlength=count**2).reshape(count, count)
+    return np.bincount(true.astype(np.int64) * count + answered, minlength=count**2).reshape(count, count)
+
+
+def confusion(record: Record) -> Floats:
+    """(C, C) the same in percent of the queries of a class: rows add up to 100; NaN without queries."""
+    pairs = confused(record)
     queries = np.broadcast_to(pairs.sum(axis=1, keepdims=True), pairs.shape)
     shares: Floats = np.divide(100.0 * pairs, queries, out=np.full(pairs.shape, np.nan), where=queries > 0)
     return shares

@@ -18,9 +18,10 @@ ALL = ("--metrics", "balanced-accuracy,macro-f1,ece")
 def test_metrics_come_from_stored_predictions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     succeed("compare", "--methods", "ncm,bavardage", *FEW)
     monkeypatch.setattr("fsbench.evaluation.run.solve", None)  # nothing is solved again
-    shown = run("compare", "--methods", "ncm,bavardage", *FEW, *ALL).stdout
+    shown = run("compare", "--methods", "ncm,bavardage", *FEW, *ALL, "--per-class").stdout
     for words in ("balanced accuracy in %, 20 tasks", "macro F1 in %", "calibration error in % (lower is better)"):
         assert words in " ".join(shown.split())
+    assert "recall of every class in %" in shown
     assert "|metrics:balanced-accuracy+macro-f1+ece" in shown
     succeed("compare", "--methods", "ncm,bavardage", *FEW, *ALL, "--out", "t.csv")
     rows = [*csv.DictReader((folder / "t.csv").read_text(encoding="utf-8").splitlines())]
