@@ -83,6 +83,7 @@ figures: $(FSBENCH)  ## make the article's tables and figures on the built-in da
 	$(BIN)/fsbench reproduce table2 --tasks 1000 $(ARGS)
 	$(BIN)/fsbench tune --shots 1 --tasks 300 $(ARGS)
 	for figure in 3 4 5; do $(BIN)/fsbench reproduce figure$$figure --tasks 500 $(ARGS) || exit; done
+	$(BIN)/fsbench plot spectrum --out results/spectrum.png $(ARGS)
 	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
 

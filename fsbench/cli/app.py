@@ -86,7 +86,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "reproduce": (STUDIES, "Reproduce a table or figure of the article, next to its numbers."),
     "sweep": (STUDIES, "Show how accuracy depends on a parameter, as tables and a figure."),
     "tune": (STUDIES, "Tune parameters on the val classes, never on novel ones."),
-    "plot": (STUDIES, "Plot results as PNG, PDF or SVG."),
+    "plot": (STUDIES, "Plot results or features as PNG, PDF or SVG."),
     "report": (STUDIES, "Write all records into one self-contained HTML page."),
     "verify": (EXCHANGE, "Solve tasks of stored records again, and compare."),
     "import": (EXCHANGE, "Make a feature file from features of another program."),
@@ -97,7 +97,7 @@ COMMANDS = {  # summaries, so that `fsbench --help` loads no options
     "train": (SETUP, "Train a backbone on the base classes."),
     "demo": (SETUP, "Run the full pipeline on the built-in data set, in a minute."),
 }
-_FIGURES = ("dots", "confusion", "calibration")
+_FIGURES = ("dots", "confusion", "calibration", "spectrum")
 _MODULES = {  # of other names than their functions
     "solve": "compare", "scatter": "extract", "report": "plot",
     **dict.fromkeys(("import", "tasks", "score"), "exchange"),

@@ -283,3 +283,10 @@ class Calibration(Records, Drawn):
 
     Example: [bold]fsbench plot calibration --out calibration.pdf[/bold]
     """
+
+
+class Spectrum(shared.Features, Drawn):
+    """Plot the spectrum of S_w, and what the clamp σ cuts.
+
+    Example: [bold]fsbench plot spectrum features/mini-wrn.h5 features/mini-rn18.h5 --out spectrum.pdf[/bold]
+    """

@@ -1,4 +1,4 @@
-"""`fsbench plot FIGURE`, figures of records; and `fsbench report`, a page of all records."""
+"""`fsbench plot FIGURE`, figures of records and of features; and `fsbench report`, a page of all records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsbench.methods.registry import installed_versions
 from fsbench.report.page import render_html
 from fsbench.report.plots.comparison import draw_dots
 from fsbench.report.plots.predictions import draw_calibration, draw_confusion
-from fsbench.report.plots.studies import draw_sweep
+from fsbench.report.plots.studies import draw_spectra, draw_sweep
 from fsbench.report.plots.style import check_ending, save, svg_text
 from fsbench.reporter import Reporter
 from fsbench.results.collect import BASELINE, collect, read_records, read_sweeps, split_ablations, titles
@@ -76,6 +76,20 @@ def calibration(options: use.Calibration, reporter: Reporter) -> Figure:
     """How often methods are right against how sure they are, one panel per setting."""
     comparison = _recorded(options, reporter)
     return draw_calibration(comparison, comparison.groups[0], options.width)
+
+
+@_written
+def spectrum(options: use.Spectrum, reporter: Reporter) -> Figure:
+    """The spectrum of S_w, and what the clamp cuts."""
+    from fsbench.cli.session import find_features  # noqa: PLC0415 - import torch, which all other figures do without
+    from fsbench.features.scatter import base_statistics  # noqa: PLC0415
+    from fsbench.methods.bavardage import Bavardage  # noqa: PLC0415
+
+    spectra = [
+        (f"{file.path.stem} {file.provenance.named_weights}".strip(), base_statistics(file, reporter))
+        for file in find_features(options, reporter)
+    ]
+    return draw_spectra(spectra, Bavardage.sigma, options.width)
 
 
 def _recorded(options: use.Records, reporter: Reporter) -> Comparison:

@@ -59,7 +59,7 @@ def asked(line: str) -> dict[str, str]:
         ("fsbench compare --methods ncm,soft", {"ncm,soft-kmeans"}),
         ("fsbench compare --methods ncm,nc", set()),
         ("fsbench extract --dataset cub", {"cub", "cub-feat", "cub-metadataset"}),
-        ("fsbench plot cali", {"calibration"}),
+        ("fsbench plot spec", {"spectrum"}),
     ],
 )
 def test_the_shell_completes_names(line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:

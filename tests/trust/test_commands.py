@@ -27,6 +27,7 @@ SOUND = {
     "sweep": f"{FEW} --over tau=0.1,0.2",
     "tune": f"{FEW} --over tau=0.1,0.2",
     "import": "novel=theirs.npz --dataset own --backbone theirs",
+    "plot spectrum": "features/a.h5",
 }  # those not named here need no words
 LONG_WORK = {"demo", "doctor", "extract", "train"}  # minutes, on lucky words: stopped from outside
 SECONDS = 90  # of all others, on a busy machine

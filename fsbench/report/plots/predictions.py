@@ -11,8 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-from scipy.spatial.distance import squareform
 
 from fsbench.errors import unknown_name
 from fsbench.report.plots.style import INK, MARKERS, Paper, Width, faint_grid, line_look, short_name
@@ -64,6 +62,9 @@ def draw_confusion(comparison: Comparison, group: Group, method: str, width: Wid
 
 def confused_first(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """(C,) an order of classes in which those that are often confused stand side by side."""
+    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering  # noqa: PLC0415 - take a second
+    from scipy.spatial.distance import squareform  # noqa: PLC0415
+
     if len(values) < 3:
         return np.arange(len(values))
     both = np.nan_to_num(values + values.T)

@@ -1,23 +1,33 @@
-"""Studies drawn: the curves of a sweep."""
+"""Studies drawn: the curves of a sweep, and the spectrum of S_w."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fsbench.errors import FsbenchError
 from fsbench.report.plots.style import (
     COLOURS,
+    INK,
     LINES,
     MARKERS,
     Paper,
+    Width,
     faint_grid,
+    in_powers,
+    line_look,
+    short_name,
 )
 from fsbench.report.writers import number
 from fsbench.results.studies import Panel, Sweep
+
+if TYPE_CHECKING:
+    from fsbench.features.scatter import BaseStatistics
 
 
 def draw_sweep(sweep: Sweep) -> Figure:
@@ -99,3 +109,47 @@ def _positions(panel: Panel) -> dict[float | str, float]:
     values: list[float | str] = list(dict.fromkeys(point.x for curve in panel.curves for point in curve.points))
     in_words = any(isinstance(value, str) for value in values)
     return {value: float(place if in_words else value) for place, value in enumerate(values)}
+
+
+_ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
+_CAPTION = (
+    "Spread: how far images of one class differ in each direction of the features, the widest first; the dot marks "
+    "how many directions matter (effective rank). Factors: narrow directions tell classes apart and are stretched; "
+    "those with hardly any spread are mostly noise, so none is stretched by more than σ (faint: without this limit)."
+)
+
+
+def draw_spectra(spectra: Sequence[tuple[str, BaseStatistics]], sigma: float, width: Width = "page") -> Figure:
+    """Eigenvalues of S_w, and next to them (in a column: below) the scalings with their clamp σ; one line per file."""
+    paper, labels = Paper(width), []
+    for name, base in spectra:
+        if not float(base.eigenvalues[0]) > 0:
+            message = f"The base classes of {name} have no scatter: the images of a class do not differ."
+            raise FsbenchError(message, "Base classes need several different images each.")
+        count = len(base.eigenvalues)
+        clamped = round(base.share_clamped(sigma) * count)
+        rank = f"{short_name(name, 60)}: effective rank {base.effective_rank:.1f} of {count}"
+        labels.append(paper.wrapped(f"{rank}; σ = {sigma:g} clamps {clamped} directions", paper.inches - 0.5))
+    shape, note = (1, 2) if width == "page" else (2, 1), paper.wrapped(_CAPTION)
+    lines = sum(1 + text.count("\n") for text in (*labels, note))
+    with paper.figure(2.5 * shape[0] + paper.line * lines) as figure:
+        left, right = figure.subplots(*shape)
+        for number, ((_, base), label) in enumerate(zip(spectra, labels, strict=True)):
+            values, look = base.eigenvalues.numpy(), line_look(number)
+            values = np.where(values > _ROUNDING * values[0], values, np.nan)
+            directions = np.arange(1, len(values) + 1)
+            left.plot(directions, values, label=label, **look)
+            spread = values[values > 0]
+            height = np.exp(np.interp(base.effective_rank, directions[values > 0], np.log(spread)))
+            left.plot(base.effective_rank, height, marker="o", color=look["color"], markeredgecolor="black", ms=4)
+            right.plot(directions, values**-0.5, alpha=0.35, **look)
+            right.plot(directions, np.fmin(values**-0.5, sigma), **look)
+        right.axhline(sigma, color=INK, linewidth=0.7, linestyle=":")
+        right.annotate(f"σ = {sigma:g}", (1, sigma), (0, 3), textcoords="offset points")
+        left.set(xlabel="direction i", ylabel="eigenvalue λ of S_w", title="Spread within a class")
+        right.set(xlabel="direction i", ylabel="scaling min(1/√λ, σ)", title="Factors of BAVARDAGE (Eq. 7)")
+        for axes in (left, right):
+            in_powers(axes)
+        legend: dict[str, Any] = {"title": note, "alignment": "left", "frameon": False}
+        figure.legend(handles=left.get_lines()[::2], loc="outside lower left", **legend)
+    return figure

@@ -1,22 +1,26 @@
 """Figures: what is drawn where, at which size, and that the same figure is the same file."""
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
 
 from fsbench.errors import FsbenchError
 from fsbench.report.plots.comparison import clipped_axis, draw_dots
+from fsbench.report.plots.studies import draw_spectra
 from fsbench.report.plots.style import WIDTHS, line_look, save, short_name
 from fsbench.results.collect import collect
 from fsbench.results.comparison import Comparison
 from fsbench.results.statistics import interval
 from tests.records import four_settings, make_record
+from tests.synthetic import Features, make_features
 
 NAMES = ("ncm", "pt-map", "soft-kmeans", "bavardage")
 
@@ -100,14 +104,41 @@ def test_figures_have_their_true_size_and_legible_letters(table: Comparison, wid
         assert min(map(float, sizes)) >= 7
 
 
-def test_any_name_can_be_drawn_and_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
+def test_any_name_can_be_drawn_and_the_same_figure_is_the_same_file(features: Features, tmp_path: Path) -> None:
     assert len({tuple(line_look(number).values()) for number in range(32)}) == 32
     assert short_name("a" * 20 + "b" * 20) == "a" * 11 + "…" + "b" * 12
     names = ("_漢字", "$formula$", "a\\b ^_{")
-    methods = (("ncm", 0.5), ("bavardage", 0.6), ("pt-map", 0.7))
-    records = [make_record(method, right, label=name) for (method, right), name in zip(methods, names, strict=True)]
-    for file in ("dots.svg", "dots.png", "dots.PDF"):
+    for file in ("spectrum.svg", "spectrum.png", "spectrum.PDF"):
         for copy in ("one", "other"):
-            save(draw_dots(collect(records)[0]), tmp_path / f"{copy}-{file}")
+            save(draw_spectra([(name, features.statistics) for name in names], 20.0), tmp_path / f"{copy}-{file}")
         assert (tmp_path / f"one-{file}").read_bytes() == (tmp_path / f"other-{file}").read_bytes()
-    assert all(f"<!-- {name} -->" in (tmp_path / "one-dots.svg").read_text() for name in names)
+    assert all(f"<!-- {name}: " in (tmp_path / "one-spectrum.svg").read_text() for name in names)
+
+
+def test_spectrum_draws_eigenvalues_and_clamped_scalings(features: Features) -> None:
+    base = features.statistics
+    sigma = float(base.eigenvalues[30] ** -0.5) * 1.0001  # directions 31 and later scale more
+    figure = draw_spectra([("own", base)], sigma)
+    left, right = figure.axes
+    curve, dot = (np.asarray(line.get_xydata()) for line in left.get_lines())
+    np.testing.assert_allclose(curve[:, 1], base.eigenvalues)
+    assert dot[0, 0] == pytest.approx(base.effective_rank)
+    free, clamped, line = (np.asarray(line.get_ydata()) for line in right.get_lines())
+    np.testing.assert_allclose(free, base.eigenvalues**-0.5)
+    np.testing.assert_allclose(clamped, np.minimum(free, sigma))
+    assert line[0] == sigma
+    assert np.log10(right.get_ylim()) == pytest.approx(np.round(np.log10(right.get_ylim())))
+    (words,) = (text.get_text() for text in figure.legends[0].get_texts())
+    assert words == f"own: effective rank {base.effective_rank:.1f} of 48; σ = {sigma:g} clamps 17 directions"
+
+
+def test_spectrum_with_empty_directions() -> None:
+    data = make_features(dimension=12, seed=2)
+    data.base.features[:, 3] = 0.0  # a feature that never fires
+    base = data.statistics
+    left, right = draw_spectra([("dead", base), ("dead", base)], 3.0).axes
+    assert np.isfinite(np.asarray(left.get_lines()[2].get_ydata())).sum() == 11
+    assert np.asarray(right.get_lines()[3].get_ydata())[-1] == 3.0  # without scatter the scaling is the clamp
+    flat = dataclasses.replace(base, eigenvalues=torch.zeros(12, dtype=torch.float64))
+    with pytest.raises(FsbenchError, match="no scatter"):
+        draw_spectra([("flat", flat)], 3.0)
