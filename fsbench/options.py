@@ -129,16 +129,13 @@ def _axes(texts: Any) -> Any:
     }
 
 
-def _joined(shares: Any) -> Any:
-    """(0.64, 0.16, 0.2) as a text with commas."""
-    return ",".join(map(str, shares)) if isinstance(shares, (list, tuple)) else shares
-
-
 Count = Annotated[int, BeforeValidator(whole_number)]
 Amount = Annotated[int | str, BeforeValidator(_amount)]
 Numbers = Annotated[tuple[int, ...], BeforeValidator(_names)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Shares = Annotated[str, BeforeValidator(_joined)]  # 0.64,0.16,0.2, or a sequence of numbers
+Shares = Annotated[  # 0.64,0.16,0.2, or a sequence of numbers
+    str, BeforeValidator(lambda shares: ",".join(map(str, shares)) if isinstance(shares, (list, tuple)) else shares)
+]
 Parameters = Annotated[dict[str, Any], BeforeValidator(_parameters)]  # NAME=VALUE, several times
 AxisValues = Annotated[dict[str, tuple[Any, ...]], BeforeValidator(_axes)]  # NAME=VALUE,VALUE, several times
 

@@ -73,15 +73,6 @@ def remarks_on(split: Split, name: str) -> list[str]:
     return remarks
 
 
-def check_together(splits: Mapping[str, Split], origins: Mapping[str, str]) -> list[str]:
-    """Refuse splits that cannot belong together; remark on what may be right or wrong."""
-    widths = {name: split.features.shape[1] for name, split in splits.items()}
-    if len(set(widths.values())) > 1:
-        listed = ", ".join(f"{name} has {width} ({origins[name]})" for name, width in widths.items())
-        raise FsbenchError(f"Numbers of features differ: {listed}.", "All splits must come from one backbone.")
-    return overlaps(splits, "they cannot belong together.")
-
-
 @dataclass(frozen=True)
 class Naming:
     """What a feature file of another program does not say; `crops` per image were averaged."""
@@ -127,7 +118,11 @@ def import_files(
         imported.append(_facts(path, kind, ", ".join(names)))
     splits = {name: read[name] for name in SPLITS if name in read}
     remarks += [remark for name, split in splits.items() for remark in remarks_on(split, name)]
-    remarks += check_together(splits, origins)
+    widths = {name: split.features.shape[1] for name, split in splits.items()}
+    if len(set(widths.values())) > 1:
+        listed = ", ".join(f"{name} has {width} ({origins[name]})" for name, width in widths.items())
+        raise FsbenchError(f"Numbers of features differ: {listed}.", "All splits must come from one backbone.")
+    remarks += overlaps(splits, "they cannot belong together.")
     texts = [path for stated, path in parsed if stated == TEXT]
     templates: tuple[str, ...] = ()
     if len(texts) > 1:

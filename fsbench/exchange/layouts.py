@@ -8,7 +8,7 @@ LaplacianShot; EASY stacks all classes in one tensor.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,12 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
     """Arrays by split and role, and the names of those without a recognised role."""
     fields: Fields = {}
     others = []
-    for key, array in _named_arrays(content):
+    for word, value in content.items() if isinstance(content, Mapping) else ():
+        key, array = text_of(word), value
+        if isinstance(value, list) and all(isinstance(item, str | bytes) for item in value):
+            array = np.array([text_of(item) for item in value], dtype=np.str_)
+        if key is None or not isinstance(array, np.ndarray):
+            continue
         meaning = _meaning(key)
         if meaning is None:
             others.append(key)
@@ -107,16 +112,6 @@ def _fields(content: object) -> tuple[Fields, list[str]]:
         else:
             fields[meaning] = array
     return fields, others
-
-
-def _named_arrays(content: object) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Arrays by name; lists of names become arrays."""
-    for key, value in content.items() if isinstance(content, Mapping) else ():
-        name = text_of(key)
-        if name is not None and isinstance(value, np.ndarray):
-            yield name, value
-        elif name is not None and isinstance(value, list) and all(isinstance(item, str | bytes) for item in value):
-            yield name, np.array([text_of(item) for item in value], dtype=np.str_)
 
 
 def _meaning(key: str) -> tuple[str, str] | None:
@@ -223,7 +218,13 @@ def _stacked(content: object, dataset: str, split: str) -> Recognised | None:
     if not isinstance(tensor, np.ndarray) or tensor.ndim != 3 or tensor.dtype.kind != "f" or not tensor.size:
         return None
     info = dataset_info(dataset) if dataset in DATASETS else None
-    sizes = {split: len(tensor)} if split else _sizes(tensor, dataset, info)
+    sizes = {name: len(info.splits[name]) for name in SPLITS} if info else {}
+    if split:
+        sizes = {split: len(tensor)}
+    elif sum(sizes.values()) != len(tensor):
+        known = " + ".join(map(str, sizes.values())) or "an unknown number"
+        message = f"It holds {len(tensor)} classes in one tensor, but {dataset} has {known}."
+        raise FsbenchError(message, "If all are of one split, say which: novel=FILE.")
     with np.errstate(all="ignore"):  # rows that are not finite are named later, with their class
         counts = np.array([_true_count(rows) for rows in tensor])
     parts, start = [], 0
@@ -235,16 +236,6 @@ def _stacked(content: object, dataset: str, split: str) -> Recognised | None:
             parts.append(Part(name, rows, labels))
         start += classes
     return Recognised(parts, tuple(_remarks(tensor.shape[1], counts, dataset, None if split else info)))
-
-
-def _sizes(tensor: NDArray[Any], dataset: str, info: DatasetInfo | None) -> dict[str, int]:
-    """Numbers of classes of the three splits, if together they are those of the tensor."""
-    sizes = {split: len(info.splits[split]) for split in SPLITS} if info else {}
-    if sum(sizes.values()) != len(tensor):
-        known = " + ".join(map(str, sizes.values())) or "an unknown number"
-        message = f"It holds {len(tensor)} classes in one tensor, but {dataset} has {known}."
-        raise FsbenchError(message, "If all are of one split, say which: novel=FILE.")
-    return sizes
 
 
 def _true_count(rows: NDArray[Any]) -> int:

@@ -162,20 +162,17 @@ def write_features(path: Path, provenance: Provenance, splits: Mapping[str, Spli
     with sealed_hdf5(path, FORMAT, VERSION, [f"{name}/features" for name in splits]) as file:
         file.attrs["provenance"] = json.dumps(asdict(provenance), ensure_ascii=False, sort_keys=True)
         for name, split in splits.items():
-            _write_split(file.create_group(name), split)
-
-
-def _write_split(group: h5py.Group, split: Split) -> None:
-    group.create_dataset("features", data=split.features, dtype=np.float32)
-    group.create_dataset("labels", data=split.labels)
-    group.create_dataset("class_offsets", data=split.offsets.astype(np.int64))
-    group.create_dataset("class_names", data=encode(split.class_names))
-    for name, texts in (("images", split.images), ("hashes", split.hashes)):
-        if texts:
-            group.create_dataset(name, data=encode(texts))
-    if split.text is not None:
-        group.create_dataset("text", data=split.text, dtype=np.float32)
-    group.attrs["sha256"] = content_digest(split)
+            group = file.create_group(name)
+            group.create_dataset("features", data=split.features, dtype=np.float32)
+            group.create_dataset("labels", data=split.labels)
+            group.create_dataset("class_offsets", data=split.offsets.astype(np.int64))
+            group.create_dataset("class_names", data=encode(split.class_names))
+            for kind, texts in (("images", split.images), ("hashes", split.hashes)):
+                if texts:
+                    group.create_dataset(kind, data=encode(texts))
+            if split.text is not None:
+                group.create_dataset("text", data=split.text, dtype=np.float32)
+            group.attrs["sha256"] = content_digest(split)
 
 
 def content_digest(split: Split) -> str:
@@ -232,7 +229,13 @@ class FeatureFile:
             made = TypeAdapter(Provenance).validate_json(str(attribute_of(file, "provenance")))
             if not all(map(is_name, (made.dataset, made.backbone, made.family or "none"))):
                 raise FsbenchError(f"{path} does not name its data set, backbone and family in letters.", REMAKE)
-            return cls(path, made, {name: _summarise(file[name]) for name in SPLITS if name in file})
+            splits = {}
+            for name, group in ((name, file[name]) for name in SPLITS if name in file):
+                names, checksum = strings_of(group["class_names"]), str(attribute_of(group, "sha256"))
+                text = group["text"][()] if "text" in group else None  # labels are for other programs: see the offsets
+                rows, dimension = group["features"].shape
+                splits[name] = SplitSummary(rows, dimension, group["class_offsets"][()], names, checksum, text)
+            return cls(path, made, splits)
 
     def __str__(self) -> str:
         made = self.provenance
@@ -286,14 +289,6 @@ class FeatureFile:
         if _with_classes(checksum, summary) != summary.digest:
             message = f"The features of split {name} in {self.path} are not those that were written"
             raise FsbenchError(f"{message}: the SHA-256 differs.", REMAKE)
-
-
-def _summarise(group: h5py.Group) -> SplitSummary:
-    """Everything but the features; the labels of a file are for other programs, as its class offsets say the same."""
-    rows, dimension = group["features"].shape
-    names, checksum = strings_of(group["class_names"]), str(attribute_of(group, "sha256"))
-    text = group["text"][()] if "text" in group else None
-    return SplitSummary(rows, dimension, group["class_offsets"][()], names, checksum, text)
 
 
 def _check_labels(labels: NDArray[Any], classes: int) -> None:
