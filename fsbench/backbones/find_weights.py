@@ -74,7 +74,13 @@ def candidates(root: Path, dataset: str, backbone: str) -> list[Path]:
 def _missing(root: Path, dataset: str, backbone: str) -> FsbenchError:
     """The error for weights that are not there, with all ways to get some."""
     published = [entry for entry in read_manifest() if (entry.dataset, entry.backbone) == (dataset, backbone)]
-    steps = [_instruction(root, entry) for entry in published]
+    steps = []
+    for entry in published:
+        tables = ", ".join(dict.fromkeys(row.partition(" ")[0] for row in entry.rows))
+        purpose = f"For {tables} of the article" if tables else "As an alternative"
+        end = "." if entry.target.startswith(f"{entry.dataset}/{entry.backbone}.") else ", and give it with --weights."
+        source = f"{entry.source} ({entry.repository}, licence: {entry.licence})"
+        steps.append(f"{purpose}: download {entry.file} from {source} and save it as {root / entry.target}{end}")
     steps.append(f"Put a checkpoint of your own at {root / dataset / backbone}.pth, or give it with --weights FILE.")
     if backbone in BACKBONES:
         images = f"--dataset {dataset}" if dataset in DATASETS else "--data FOLDER"
@@ -82,13 +88,3 @@ def _missing(root: Path, dataset: str, backbone: str) -> FsbenchError:
     steps.append("To try things out without trained weights: --random-weights 0")
     message = f"No weights for {backbone} on {dataset}: expected {root / dataset / backbone}.* and found none."
     return FsbenchError(message, "\n".join(steps))
-
-
-def _instruction(root: Path, entry: PublishedCheckpoint) -> str:
-    tables = ", ".join(dict.fromkeys(row.partition(" ")[0] for row in entry.rows))
-    purpose = f"For {tables} of the article" if tables else "As an alternative"
-    end = "." if entry.target.startswith(f"{entry.dataset}/{entry.backbone}.") else ", and give it with --weights."
-    return (
-        f"{purpose}: download {entry.file} from {entry.source} ({entry.repository}, licence: "
-        f"{entry.licence}) and save it as {root / entry.target}{end}"
-    )

@@ -56,8 +56,11 @@ def timm_backbone(name: str, weights: str | Path | None, seed: int | None) -> Ex
     digest, metadata, renamed = "", {}, ""
     if weights is not None:
         checkpoint = read_checkpoint(Path(weights))
-        tensors = _without_head(network, _converted(network, model, checkpoint.tensors))
-        if not tensors.keys() & network.state_dict().keys() and (in_order := _in_order(network, checkpoint.tensors)):
+        named, wanted = getattr(network, "pretrained_cfg", {}).get("classifier") or (), network.state_dict()
+        heads = tuple(f"{head}." for head in ([named] if isinstance(named, str) else named))
+        converted = _converted(network, model, checkpoint.tensors).items()
+        tensors = {key: value for key, value in converted if key in wanted or not key.startswith(heads)}
+        if not tensors.keys() & wanted.keys() and (in_order := _in_order(network, checkpoint.tensors)):
             tensors, renamed = in_order, f"{len(in_order)} tensors matched by order and shape, as the names are others"
         fill(network, tensors, checkpoint.path, f"timm's {model}")
         digest, metadata = sha256_of(checkpoint.path), dict(checkpoint.metadata)
@@ -93,13 +96,6 @@ def _converted(network: Any, model: str, tensors: Mapping[str, Tensor]) -> Mappi
         if all(isinstance(value, torch.Tensor) for value in converted.values()):
             return dict(converted)
     return tensors
-
-
-def _without_head(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    named = getattr(network, "pretrained_cfg", {}).get("classifier") or ()
-    heads = tuple(f"{head}." for head in ([named] if isinstance(named, str) else named))
-    wanted = network.state_dict()
-    return {key: value for key, value in tensors.items() if key in wanted or not key.startswith(heads)}
 
 
 def _in_order(network: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:

@@ -31,16 +31,12 @@ def train(options: Train) -> None:
         hint = f"Leave out these or --recipe {recipe}."
         raise FsbenchError("--rotation, --mixup and --precision belong to a training on classes.", hint)
     given = {name: getattr(options, name, None) for name in TrainSettings.__annotations__}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if on_tasks:
-        chosen = ON_TASKS | chosen
-    same = {name: getattr(options, name) for name in ("recipe", "shots", "eval_every")}
-    inner: dict[str, Any] = {
-        "steps": options.inner_steps,
-        "rate": options.inner_rate,
-        "second_order": not options.first_order,
-    }
-    episodes = Episodes(**same, **inner)
+    chosen: dict[str, Any] = ON_TASKS if on_tasks else {}
+    chosen = chosen | {name: value for name, value in given.items() if value is not None}
+    inner: dict[str, Any] = {"steps": options.inner_steps, "rate": options.inner_rate}
+    episodes = Episodes(
+        recipe, options.shots, second_order=not options.first_order, eval_every=options.eval_every, **inner
+    )
     with join_ranks() as ranks:
         settings = TrainSettings(**chosen, ranks=ranks.count, episodes=episodes if on_tasks else None)
         reporter, device = Reporter(options.quiet, not ranks.leads), choose_device(options.device)

@@ -137,17 +137,15 @@ def _find_class_folders(root: Path, info: DatasetInfo | None) -> dict[str, list[
     for container in (root, root / "images", root / "data"):
         folders = visible_folders(container) if container.is_dir() else []
         # A folder called train may be a class (CIFAR-100 has one), so names alone do not decide.
-        certain = {folder for folder in folders if _is_class(folder, info)}
+        certain = {
+            folder
+            for folder in folders
+            if (folder.name in info.split_of if info else any(is_image(entry.name) for entry in folder.iterdir()))
+        }
         if certain:
             others = {"split", "splits", *SPLIT_WORDS}
             return {one.name: [one] for one in folders if one in certain or one.name.lower() not in others}
     return {}
-
-
-def _is_class(folder: Path, info: DatasetInfo | None) -> bool:
-    if info is not None:
-        return folder.name in info.split_of
-    return any(is_image(entry.name) for entry in folder.iterdir())
 
 
 def _hold_same_classes(tops: Iterable[Sequence[Path]], info: DatasetInfo | None) -> bool:

@@ -46,10 +46,14 @@ def decode(split: ImageSplit, transform: EvalTransform, cache: Path | None, repo
     stays in memory. Without a cache, or where it cannot be written, they are decoded into memory. Normalisation is left
     out, see `normalised`. Pixels of a transform that resizes tensors are rounded to bytes.
     """
+    # The key of the content: the images and what decodes, resizes and crops them.
+    geometry = {key: value for key, value in asdict(transform).items() if key not in {"mean", "std"}}
+    content = [split.dataset, split.name, geometry, split.images, split.hashes, PIL.__version__]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     stored = None
     try:
         if cache is not None:
-            path = cache / _file_name(split, transform)
+            path = cache / f"{readable_part(split.dataset)}-{split.name}-{transform.crop}px-{digest[:16]}.npy"
             stored = _read(path, split, transform)
             if stored is None:
                 with only_writer(path, reporter.warn):
@@ -71,14 +75,6 @@ def normalised(pixels: Tensor, transform: EvalTransform) -> Tensor:
     For a transform on PIL images the result is that of the transform itself, bit for bit.
     """
     return normalise(pixels.movedim(-1, -3).contiguous().float() / 255, transform.mean, transform.std)
-
-
-def _file_name(split: ImageSplit, transform: EvalTransform) -> str:
-    """The name of the file, with the key of its content: the images and what decodes, resizes and crops them."""
-    geometry = {key: value for key, value in asdict(transform).items() if key not in {"mean", "std"}}
-    content = [split.dataset, split.name, geometry, split.images, split.hashes, PIL.__version__]
-    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    return f"{readable_part(split.dataset)}-{split.name}-{transform.crop}px-{digest[:16]}.npy"
 
 
 def _record(transform: EvalTransform) -> np.dtype[np.void]:

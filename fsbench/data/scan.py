@@ -65,7 +65,16 @@ class OwnData:
         """The classes that are large enough, in their splits."""
         listing = drop_small(whole, self.min_images or 1)
         if listing.divided == (self.fractions is not None):
-            raise _division_error(whole)
+            if whole.divided:
+                message = f"The classes in {whole.root} are divided already: {whole.layout}."
+                raise FsbenchError(message, "Leave out --split-fractions.")
+            count = len(whole.splits["novel"])
+            message = f"Found {count} class folders in {whole.root}, but not which of them are base, val and novel."
+            raise FsbenchError(
+                " ".join([message, *whole.notes]),
+                "Draw them with --split-fractions 0.6,0.2,0.2 (0,0,1 makes all classes novel), or move them under "
+                "base/, val/ and novel/ (one is enough).",
+            )
         if self.fractions is None:
             return listing
         classes, seed = listing.splits["novel"], self.split_seed or 0
@@ -149,20 +158,6 @@ def load_dataset(root: Path, name: str) -> ImageDataset:
         message = f"The folder {root} does not follow the split of {info.name}: {wrong}"
         raise FsbenchError(message, "Use the name of the split that is there, or sort the classes as listed.")
     return build_dataset(listing, info.name, info, differences(listing, info))
-
-
-def _division_error(listing: Listing) -> FsbenchError:
-    """The error for classes that are divided twice, or not at all."""
-    if listing.divided:
-        message = f"The classes in {listing.root} are divided already: {listing.layout}."
-        return FsbenchError(message, "Leave out --split-fractions.")
-    count = len(listing.splits["novel"])
-    message = f"Found {count} class folders in {listing.root}, but not which of them are base, val and novel."
-    return FsbenchError(
-        " ".join([message, *listing.notes]),
-        "Draw them with --split-fractions 0.6,0.2,0.2 (0,0,1 makes all classes novel), or move them under base/, val/ "
-        "and novel/ (one is enough).",
-    )
 
 
 def preflight(dataset: ImageDataset) -> str:

@@ -162,23 +162,20 @@ class Views:
 
     def _affine(self, key: Key) -> NDArray[np.float32]:
         """(B, 2, 3) from the result's [-1, 1]² to the image's."""
-        centres, sizes = self._boxes(key)
-        mirrored = flips(self.settings.seed, key.epoch, key.rows) & self.settings.flip
+        seed, size, crop = self.settings.seed, self.transform.size, self.transform.crop
+        if crop > SMALL:
+            width, height = self.decoded.sizes[key.rows].T
+            centres, sizes = crops(seed, key.epoch, key.rows, width / height, LEAST_AREA)
+        else:
+            reach = crop // 8
+            start = shifts(seed, key.epoch, key.rows, 2 * reach + 1) - reach + round((size - crop) / 2)
+            centres, sizes = (start + crop / 2) / size, np.full(start.shape, crop / size)
+        mirrored = flips(seed, key.epoch, key.rows) & self.settings.flip
         affine = np.zeros((len(sizes), 2, 3), dtype=np.float32)
         affine[:, 0, 0] = np.where(mirrored, -sizes[:, 0], sizes[:, 0])
         affine[:, 1, 1] = sizes[:, 1]
         affine[:, :, 2] = 2 * centres - 1
         return affine
-
-    def _boxes(self, key: Key) -> tuple[Floats, Floats]:
-        """Centres and sizes (B, 2) of the parts of the images that are taken, in shares of the image."""
-        seed, size, crop = self.settings.seed, self.transform.size, self.transform.crop
-        if crop > SMALL:
-            width, height = self.decoded.sizes[key.rows].T
-            return crops(seed, key.epoch, key.rows, width / height, LEAST_AREA)
-        reach = crop // 8
-        start = shifts(seed, key.epoch, key.rows, 2 * reach + 1) - reach + round((size - crop) / 2)
-        return (start + crop / 2) / size, np.full(start.shape, crop / size)
 
 
 def make_views(

@@ -51,16 +51,15 @@ class Objective(nn.Module):
             features = self.backbone(rotate(images, turns))  # (B, D)
             turn_loss = functional.cross_entropy(self.turn_head(features), turns)
             loss = (self._class_loss(features, labels) + turn_loss) / 2
-        return loss if mixing is None else loss + self._mixed_loss(images, labels, mixing)
-
-    def _class_loss(self, features: Tensor, labels: Tensor) -> Tensor:
-        return functional.cross_entropy(self.class_head(features), labels, label_smoothing=LABEL_SMOOTHING)
-
-    def _mixed_loss(self, images: Tensor, labels: Tensor, mixing: Mixing) -> Tensor:
+        if mixing is None:
+            return loss
         partners = torch.from_numpy(mixing.partners).to(images.device, non_blocking=True)
         features = mixed_features(self.backbone, images, mixing.position, mixing.share, partners)
         own, other = (self._class_loss(features, target) for target in (labels, labels[partners]))
-        return mixing.share * own + (1 - mixing.share) * other
+        return loss + (mixing.share * own + (1 - mixing.share) * other)
+
+    def _class_loss(self, features: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(self.class_head(features), labels, label_smoothing=LABEL_SMOOTHING)
 
 
 def mixed_features(backbone: Backbone, images: Tensor, position: int, share: float, partners: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import copy
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -48,7 +48,7 @@ from fsbench.results.statistics import Interval, interval
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.sampling import feasible_sizes
 from fsbench.train.episodes import OBJECTIVES, EpisodeKeys
-from fsbench.train.images import Batch, Keys, make_views
+from fsbench.train.images import Keys, make_views
 from fsbench.train.loop import Objective, Trainer
 from fsbench.train.settings import CLASSES, Episodes, Execution, TrainSettings
 
@@ -234,9 +234,13 @@ def _train(plan: Plan, execution: Execution, checkpoint: Path) -> tuple[Progress
     batches = (views.batch(key, device) for key in replace(trainer.keys, first=progress.epochs))
     eval_every = settings.episodes.eval_every if settings.episodes else execution.eval_every
     for epoch in range(progress.epochs + 1, settings.epochs + 1):
-        start = time.perf_counter()
-        _take_steps(trainer, batches, epoch, execution)
-        speed = trainer.keys.steps * trainer.keys.batch / (time.perf_counter() - start)
+        start, steps, batch = time.perf_counter(), trainer.keys.steps, trainer.keys.batch
+        with reporter.bar(f"epoch {epoch} of {settings.epochs}", steps * batch) as advance:
+            for step in range(steps):
+                trainer.step(next(batches), epoch - 1, step)
+                advance(batch)
+        trainer.require_finite(epoch)
+        speed = steps * batch / (time.perf_counter() - start)
         if epoch == settings.epochs and settings.episodes is None:
             halve(objective.backbone)
         history = progress.history
@@ -266,16 +270,6 @@ def _trainer(plan: Plan, execution: Execution) -> Trainer:
         return Trainer(on_tasks, keys, execution.device, ranks)
     on_classes = Objective(network, len(plan.base.class_names), settings.rotation, settings.seed)
     return Trainer(on_classes, Keys(settings, len(plan.base), ranks.number), execution.device, ranks)
-
-
-def _take_steps(trainer: Trainer, batches: Iterator[Batch], epoch: int, execution: Execution) -> None:
-    """Take all steps of an epoch; epochs count from 1."""
-    keys = trainer.keys
-    with execution.reporter.bar(f"epoch {epoch} of {keys.settings.epochs}", keys.steps * keys.batch) as advance:
-        for step in range(keys.steps):
-            trainer.step(next(batches), epoch - 1, step)
-            advance(keys.batch)
-    trainer.require_finite(epoch)
 
 
 def _store(path: Path, trainer: Trainer, plan: Plan, progress: Progress, best: dict[str, Tensor] | None) -> None:
