@@ -131,20 +131,15 @@ def _views(comparison: Comparison, group: Group) -> Iterator[tuple[str, Callable
     if any(result.over_classes for result in results):
         yield f"{metric} ± 95 % interval for {_NEW_CLASSES}", lambda result: interval_text(result.over_classes)
     if any(result.over_classes_difference for result in results):
-        yield f"difference to {baseline}, for {_NEW_CLASSES}", _over_classes_difference
+        yield f"difference to {baseline}, for {_NEW_CLASSES}", partial(difference_text, over_classes=True)
 
 
-def _over_classes_difference(result: Result) -> str:
-    """In brackets if 0 is within the interval."""
-    difference = result.over_classes_difference
-    text = interval_text(difference, signed=True)
-    return f"({text})" if difference and abs(difference.mean) <= difference.half_width else text
-
-
-def difference_text(result: Result) -> str:
-    """Difference to the baseline, with its interval; in brackets where it is not significant."""
-    text = interval_text(result.difference, signed=True)
-    return text if result.significant or "±" not in text else f"({text})"
+def difference_text(result: Result, *, over_classes: bool = False) -> str:
+    """Difference to the baseline, with its interval; in brackets if not significant, or for new classes perhaps 0."""
+    gap = result.over_classes_difference if over_classes else result.difference
+    sure = gap and abs(gap.mean) > gap.half_width if over_classes else result.significant
+    text = interval_text(gap, signed=True)
+    return text if sure or "±" not in text else f"({text})"
 
 
 def published_text(result: Result, *, interval: bool = False) -> str:

@@ -21,7 +21,6 @@ from fsbench.report.plots.comparison import clipped_axis
 from fsbench.report.plots.style import INK
 from fsbench.report.writers import interval_text, render_template
 from fsbench.results.collect import titles
-from fsbench.results.comparison import Cell as Result
 from fsbench.results.comparison import Column as Setting
 from fsbench.results.comparison import Comparison, Group
 from fsbench.results.leaderboard import Row, leaderboard
@@ -55,6 +54,11 @@ def render_html(
         run_anchor, method_anchor, origins, parameters, tone, on_axis, interval_text,
         texts.difference_text, texts.published_text,
     )  # fmt: skip
+    each = ((group, *key, cell) for one in every for group in one.groups for key, cell in group.cells.items())
+    runs = {run_anchor(item[-1].record): item for item in reversed([*each])}  # every run once
+    records = [record for comparison in every for record in comparison.records]
+    versions = [f"{name} {one.versions.get(name, '?')}" for name in ("fsbench", "torch", "python") for one in records]
+    days = sorted(record.created[:10] for record in records)
     first, *others = [
         _part(one, f"{kind}{number}", f"{name}: {words}{'' if one.metric is ACCURACY else f', {one.metric.title}'}")
         for kind, name, parts in (("c", "Further runs", comparisons), ("a", "Parameters set by hand", ablations))
@@ -78,8 +82,8 @@ def render_html(
             for number, (label, svg, caption) in enumerate(sweeps)
         ],
         entries={entry.method: entry for one in every for entry in one.entries}.values(),
-        runs=_runs(every),
-        made_with=_made_with(every),
+        runs=runs,
+        made_with=dict.fromkeys([*versions, *(record.device for record in records), days[0], days[-1]]),
     )
 
 
@@ -121,20 +125,6 @@ def _panel(comparison: Comparison, group: Group | None, column: Setting, overall
         answers=answers(comparison, group, [column], prefer) if group else [],
         absent=sorted(comparison.rows.keys() - {row.title for row in board.rows}),
     )  # fmt: skip
-
-
-def _runs(comparisons: Sequence[Comparison]) -> dict[str, tuple[Group, str, Setting, Result]]:
-    """Every run once, by its anchor, with the label of its method."""
-    each = ((group, *key, cell) for one in comparisons for group in one.groups for key, cell in group.cells.items())
-    return {run_anchor(item[-1].record): item for item in reversed([*each])}
-
-
-def _made_with(comparisons: Sequence[Comparison]) -> list[str]:
-    """Versions and devices of the runs, and the days on which they were made."""
-    records = [record for comparison in comparisons for record in comparison.records]
-    words = [f"{name} {one.versions.get(name, '?')}" for name in ("fsbench", "torch", "python") for one in records]
-    days = sorted(record.created[:10] for record in records)
-    return list(dict.fromkeys([*words, *(record.device for record in records), days[0], days[-1]]))
 
 
 def run_anchor(record: Record) -> str:

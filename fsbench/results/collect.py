@@ -24,11 +24,15 @@ _INSTEAD = ("simpleshot:L2N", "zero-shot")  # where that did not run: without ba
 def labels_of(records: Sequence[Record]) -> list[str]:
     """Labels for the runs of one comparison. No two runs of a setting share one.
 
-    A run is labelled as by `fsbench compare`, with parameters given by hand, or that it was blind. Where runs of one
-    name were configured in different ways, those that were tuned say so. Where labels are still the same, what differs
-    is added.
+    A run is labelled as by `fsbench compare`, or where another method has that label by the name in the record, with
+    parameters given by hand, or that it was blind. Where runs of one name were configured in different ways, those that
+    were tuned say so. Where labels are still the same, what differs is added.
     """
-    pairs = [*zip(_names(records), map(_remark, records), strict=True)]
+    methods: dict[str, set[str]] = {}
+    for record in records:
+        methods.setdefault(record.method.label, set()).add(record.run.method)
+    names = [one.method.label if len(methods[one.method.label]) == 1 else one.run.method for one in records]
+    pairs = [*zip(names, map(_remark, records), strict=True)]
     configurations = Counter(name for name, _ in {*pairs})
     labels = []
     for one, (name, remark) in zip(records, pairs, strict=True):
@@ -39,14 +43,6 @@ def labels_of(records: Sequence[Record]) -> list[str]:
         " ".join([label, *(f"{name}={record.run.params.get(name)}" for name in sorted(differing[label]))])
         for record, label in zip(records, labels, strict=True)
     ]
-
-
-def _names(records: Sequence[Record]) -> list[str]:
-    """Method and variant; where another method has the same label, the name in the record."""
-    methods: dict[str, set[str]] = {}
-    for record in records:
-        methods.setdefault(record.method.label, set()).add(record.run.method)
-    return [one.method.label if len(methods[one.method.label]) == 1 else one.run.method for one in records]
 
 
 def _remark(record: Record) -> str:

@@ -370,13 +370,6 @@ def _corrected(p_values: Pairs) -> Pairs:
     return corrected
 
 
-def _undecided(cells: Mapping[tuple[str, Column], Cell], metric: Metric) -> frozenset[Column]:
-    """The columns in which a method that is tied with the best may yet be several points below it."""
-    best = {column: cell.record for (_, column), cell in cells.items() if cell.best}
-    gaps = ((column, difference(cell.record, best[column], metric)) for (_, column), cell in cells.items() if cell.tied)
-    return frozenset(column for column, gap in gaps if not abs(gap.mean) + gap.half_width <= TELLING)
-
-
 def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: Pairs, metric: Metric) -> list[Group]:
     """One group per source, named with its network; those of the same name are told apart by crops, then digests."""
     firsts = [next(iter(cells.values())).record for cells in sources.values()]
@@ -394,11 +387,16 @@ def _groups(sources: Mapping[int, Mapping[tuple[str, Column], Cell]], p_values: 
             words += [word] if count[name] > 1 else []
         same = [count[name] > 1 for name in names]
         names = [(*name, word) for name, word in zip(names, aspect, strict=True)]
+    undecided: list[list[Column]] = []  # where a method that is tied with the best may yet be several points below it
+    for cells in sources.values():
+        best = {column: cell.record for (_, column), cell in cells.items() if cell.best}
+        tied = [(at, difference(cell.record, best[at], metric)) for (_, at), cell in cells.items() if cell.tied]
+        undecided.append([column for column, gap in tied if not abs(gap.mean) + gap.half_width <= TELLING])
     return [
         Group(
             first.provenance.dataset, first.provenance.backbone, sources[source], ", ".join(words),
             {(column, pair): p_value for (at, column, pair), p_value in p_values.items() if at == source},
-            _undecided(sources[source], metric), twin,
+            frozenset(columns), twin,
         )
-        for source, first, words, twin in zip(sources, firsts, details, same, strict=True)
+        for source, first, words, columns, twin in zip(sources, firsts, details, undecided, same, strict=True)
     ]  # fmt: skip

@@ -90,7 +90,10 @@ def published(record: Record) -> Published | None:
     if not rows:
         return None
     first, *others = rows
-    notes = ["" if overlap else _note(first), *map(_other_note, others), *_network_notes(record)]
+    notes = ["" if overlap else _note(first), *map(_other_note, others)]
+    if not record.provenance.family and (family := first_family(record.backbone)):
+        unknown = "the family of the network is not known; the published numbers are of"
+        notes.append(f"{record.dataset} {record.backbone}: {unknown} {family.name}")
     accuracy, ci95 = float(first["accuracy"]), float(first["ci95"]) if first["ci95"] else None
     return Published(accuracy, ci95, f"{first['source']} {first['table']}", tuple(note for note in notes if note))
 
@@ -170,11 +173,3 @@ def _other_note(row: Row) -> str:
         f"{row['method']}, {row['dataset']} {row['backbone']} {setting} {row['shots']}-shot: "
         f"{row['accuracy']} in the {row['table']} of {row['source']}"
     )
-
-
-def _network_notes(record: Record) -> list[str]:
-    """Why the network of a run may not be the one behind the published numbers."""
-    where, family = f"{record.dataset} {record.backbone}", first_family(record.backbone)
-    if not record.provenance.family and family:
-        return [f"{where}: the family of the network is not known; the published numbers are of {family.name}"]
-    return []

@@ -308,14 +308,6 @@ class Record(BaseModel):
         return common_signature([self], f"{method}({params})" if params else method, f"params:{self.origins}")
 
 
-def network_mark(made: Provenance) -> str:
-    """A backbone in a signature, with its family and weights as far as they are known: `wrn(wrn-s2m2@0a1b2c3d)`."""
-    seed = made.weights.removeprefix("none, seed ")
-    mark = made.weights_sha256[:8] or (f"seed{seed}" if seed != made.weights else "")
-    details = "@".join(part for part in ("" if made.family == made.backbone else made.family, mark) if part)
-    return f"{made.backbone}({details})" if details else made.backbone
-
-
 def network_words(made: Provenance) -> str:
     """Family and weights of a backbone in a heading: `wrn-s2m2, wrn.pth@0a1b2c3d`; empty if nothing is known."""
     return ", ".join(part for part in ("" if made.family == made.backbone else made.family, made.named_weights) if part)
@@ -328,9 +320,13 @@ def common_signature(records: Sequence[Record], *methods: str) -> str:
     """
     run, protocols = records[0].run, [record.run.protocol for record in records]
     versions = sorted({record.versions.get("fsbench", "unknown") for record in records})
-    names = dict.fromkeys(
-        f"{one.dataset}/{network_mark(one.provenance)}/{one.run.split}@{one.run.features[:6]}" for one in records
-    )
+    names: dict[str, None] = {}
+    for made, one in ((one.provenance, one.run) for one in records):  # `mini/wrn(wrn-s2m2@0a1b2c3d)/novel@4d5e6f`
+        seed = made.weights.removeprefix("none, seed ")
+        mark = made.weights_sha256[:8] or (f"seed{seed}" if seed != made.weights else "")
+        details = "@".join(part for part in ("" if made.family == made.backbone else made.family, mark) if part)
+        network = f"{made.backbone}({details})" if details else made.backbone
+        names[f"{made.dataset}/{network}/{one.split}@{one.features[:6]}"] = None
     others = {(one.run.base, one.base_provenance.dataset if one.base_provenance else "") for one in records}
     bases = sorted("pool" if base == "pool" else f"{name}@{base[:6]}" if base and name else "" for base, name in others)
     shots = "+".join(map(str, sorted({protocol.shots for protocol in protocols})))

@@ -114,11 +114,10 @@ class Tuned:
         return self.best.params
 
     def facts(self) -> Tuning:
-        """What records keep of the search."""
-        return Tuning(how=self.how, trials=len(self.trials), tasks=self.tasks, edge=tuple(self._at_the_edge()))
+        """What records keep of the search.
 
-    def _at_the_edge(self) -> list[str]:
-        """Parameters whose best value is the first or last of three or more; zero is an end with nothing beyond."""
+        At the edge is a parameter whose best value is the first or last of three or more; beyond zero there is nothing.
+        """
         equals = [trial for trial in self.trials if trial.score == self.best.score]
         names = []
         for name in self.params:
@@ -128,7 +127,7 @@ class Tuned:
             ends = {min(values), max(values)} - {0}
             if all(trial.params[name] in ends for trial in equals):
                 names.append(name)
-        return names
+        return Tuning(how=self.how, trials=len(self.trials), tasks=self.tasks, edge=tuple(names))
 
     def describe(self) -> str:
         """One line for people."""

@@ -68,7 +68,11 @@ def warnings_beside(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) -
             warnings.append(ResultWarning("below-baseline", text))
     own = [run for (place, name, _), run in runs.items() if (place, name) == (source, label)]
     fewer = [run for run in own if replace(run.run.protocol, shots=column.shots) == record.run.protocol]
-    above = [run for run in fewer if run.run.protocol.shots < column.shots and _significantly_below(record, run)]
+    above = []
+    for run in fewer:  # over other tasks, so that the intervals of both count; NaN for a single task
+        widths = (one.interval("accuracy").half_width for one in (record, run))
+        less = run.run.protocol.shots < column.shots
+        above += [run] if less and run.accuracy - record.accuracy > math.hypot(*widths) else []
     if above:
         best = max(above, key=lambda run: run.accuracy)
         text = f"{best.accuracy - record.accuracy:.1f} points below its own {best.run.protocol.shots}-shot result"
@@ -84,12 +88,6 @@ def _remedy(record: Record) -> str:
         return f"use {record.method.starts_from} on these features"
     default = record.origins.kind == "default" and not record.origins.given
     return "tune its parameters" if default else "tune its parameters, or use its defaults"
-
-
-def _significantly_below(record: Record, other: Record) -> bool:
-    """Whether the mean of one run is below that of another one over other tasks, beyond the 95 % interval of both."""
-    widths = (one.interval("accuracy").half_width for one in (record, other))  # NaN for a single task
-    return other.accuracy - record.accuracy > math.hypot(*widths)
 
 
 def warning_lines(warned: Iterable[tuple[str, str, str, Sequence[ResultWarning]]]) -> list[str]:

@@ -34,7 +34,6 @@ def draw_confusion(comparison: Comparison, group: Group, method: str, width: Wid
     values, names, paper = confusion(record), record.class_names, Paper(width)
     order = confused_first(values)
     shown, labels = values[np.ix_(order, order)], [short_name(names[place], _LONGEST[width]) for place in order]
-    numbered = len(labels) <= _NUMBERS[width]
     others = np.where(np.eye(len(shown), dtype=bool), np.nan, shown)
     most = max(float(np.nanmax(np.append(others, 0.0))), 1.0)
     note = (
@@ -53,8 +52,12 @@ def draw_confusion(comparison: Comparison, group: Group, method: str, width: Wid
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         axes.set(xlabel="answer", ylabel="true class")
-        if numbered:
-            _write_numbers(axes, shown, most, min(paper.points, 0.4 * 72 * side / len(labels)))
+        for row, place in np.argwhere(np.isfinite(shown)) if len(labels) <= _NUMBERS[width] else ():
+            value, own = shown[row, place], row == place
+            colour, weight = "white" if not own and value > 0.55 * most else INK, "bold" if own else "normal"
+            look: dict[str, Any] = {"ha": "center", "va": "center", "color": colour, "fontweight": weight}
+            size = min(paper.points, 0.4 * 72 * side / len(labels))
+            axes.text(place, row, f"{value:.0f}", fontsize=size, **look)
         bar = figure.colorbar(drawn, ax=axes, shrink=0.6, aspect=30, pad=0.02, label="answered so (%)")
         bar.outline.set_visible(False)
     return figure
@@ -71,14 +74,6 @@ def confused_first(values: NDArray[np.float64]) -> NDArray[np.int64]:
     np.fill_diagonal(both, 0.0)
     distance = squareform(both.max() - both, checks=False)
     return leaves_list(optimal_leaf_ordering(linkage(distance, "average"), distance)).astype(np.int64)
-
-
-def _write_numbers(axes: Axes, shown: NDArray[np.float64], most: float, size: float) -> None:
-    for row, column in np.argwhere(np.isfinite(shown)):
-        value, own = shown[row, column], row == column
-        colour, weight = "white" if not own and value > 0.55 * most else INK, "bold" if own else "normal"
-        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "color": colour, "fontweight": weight}
-        axes.text(column, row, f"{value:.0f}", **look)
 
 
 def draw_calibration(comparison: Comparison, group: Group, width: Width) -> Figure:

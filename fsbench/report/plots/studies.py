@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from fsbench.errors import FsbenchError
 from fsbench.report.plots.style import (
@@ -19,7 +20,6 @@ from fsbench.report.plots.style import (
     Paper,
     Width,
     faint_grid,
-    in_powers,
     line_look,
     short_name,
 )
@@ -39,7 +39,9 @@ def draw_sweep(sweep: Sweep) -> Figure:
     titles = [paper.wrapped(panel.title, each - 0.35) for panel in sweep.panels]
     shared = len({tuple(curve.label for curve in panel.curves) for panel in sweep.panels}) == 1
     height = down * (min(0.62 * each + 0.8, 2.5) + paper.line * max(title.count("\n") for title in titles))
-    note = _note(sweep)
+    tasks = re.search(r"tasks:(\d+)", sweep.signature)
+    note = f"Bands: 95 % intervals{f' over {int(tasks[1]):,} tasks' if tasks else ''}."
+    note += " Hollow: published." if any(one.published for panel in sweep.panels for one in panel.curves) else ""
     height += paper.line * (1 + (2 + paper.wrapped(note).count("\n") if shared else 0))
     with paper.figure(height, sweep.title, "" if shared else note) as figure:
         for place, (panel, title) in enumerate(zip(sweep.panels, titles, strict=True), start=1):
@@ -56,16 +58,10 @@ def draw_sweep(sweep: Sweep) -> Figure:
     return figure
 
 
-def _note(sweep: Sweep) -> str:
-    """What bands and hollow markers are."""
-    tasks = re.search(r"tasks:(\d+)", sweep.signature)
-    over = f" over {int(tasks[1]):,} tasks" if tasks else ""
-    published = any(curve.published for panel in sweep.panels for curve in panel.curves)
-    return f"Bands: 95 % intervals{over}." + (" Hollow: published." if published else "")
-
-
 def _draw(axes: Axes, panel: Panel, inches: float) -> None:
-    positions = _positions(panel)
+    values: list[float | str] = list(dict.fromkeys(point.x for curve in panel.curves for point in curve.points))
+    in_words = any(isinstance(value, str) for value in values)  # these, and numbers among them, one after another
+    positions = {value: float(place if in_words else value) for place, value in enumerate(values)}
     for place, curve in enumerate(panel.curves):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
         points = sorted(curve.points, key=lambda point: positions[point.x])
@@ -104,13 +100,7 @@ def ticks(axes: Axes, positions: Mapping[float | str, float], inches: float) -> 
     axes.set_xticks([], minor=True)
 
 
-def _positions(panel: Panel) -> dict[float | str, float]:
-    """Positions of values on the axis: numbers at their value; words, and numbers among words, one after another."""
-    values: list[float | str] = list(dict.fromkeys(point.x for curve in panel.curves for point in curve.points))
-    in_words = any(isinstance(value, str) for value in values)
-    return {value: float(place if in_words else value) for place, value in enumerate(values)}
-
-
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ROUNDING = 1e-12  # eigenvalues below this share of the largest are zero but for rounding
 _CAPTION = (
     "Spread: how far images of one class differ in each direction of the features, the widest first; the dot marks "
@@ -149,7 +139,11 @@ def draw_spectra(spectra: Sequence[tuple[str, BaseStatistics]], sigma: float, wi
         left.set(xlabel="direction i", ylabel="eigenvalue λ of S_w", title="Spread within a class")
         right.set(xlabel="direction i", ylabel="scaling min(1/√λ, σ)", title="Factors of BAVARDAGE (Eq. 7)")
         for axes in (left, right):
-            in_powers(axes)
+            axes.set_yscale("log")
+            low, high = np.log10(axes.dataLim.intervaly)
+            axes.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
+            axes.yaxis.set_major_formatter(lambda value, _: "10" + f"{np.log10(value):.0f}".translate(_RAISED))
+            axes.yaxis.set_minor_formatter(NullFormatter())
         legend: dict[str, Any] = {"title": note, "alignment": "left", "frameon": False}
         figure.legend(handles=left.get_lines()[::2], loc="outside lower left", **legend)
     return figure

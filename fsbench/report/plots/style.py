@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from fsbench.errors import FsbenchError
 from fsbench.io.files import whole_file
@@ -92,16 +90,6 @@ def line_look(number: int) -> dict[str, Any]:
     """Colour and dashes of a line, another pair for each of 32."""
     cycle, place = divmod(number, len(COLOURS))
     return {"color": COLOURS[place], "linestyle": LINES[(place + cycle) % len(LINES)]}
-
-
-def in_powers(axes: Axes) -> None:
-    """A logarithmic axis of values from one power of ten to another."""
-    signs = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    axes.set_yscale("log")
-    low, high = np.log10(axes.dataLim.intervaly)
-    axes.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    axes.yaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(signs))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def faint_grid(axes: Axes, along: Literal["x", "y", "both"] = "both") -> None:

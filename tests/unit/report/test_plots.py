@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
@@ -139,6 +138,6 @@ def test_spectrum_with_empty_directions() -> None:
     left, right = draw_spectra([("dead", base), ("dead", base)], 3.0).axes
     assert np.isfinite(np.asarray(left.get_lines()[2].get_ydata())).sum() == 11
     assert np.asarray(right.get_lines()[3].get_ydata())[-1] == 3.0  # without scatter the scaling is the clamp
-    flat = dataclasses.replace(base, eigenvalues=torch.zeros(12, dtype=torch.float64))
+    flat = dataclasses.replace(base, eigenvalues=0 * base.eigenvalues)
     with pytest.raises(FsbenchError, match="no scatter"):
         draw_spectra([("flat", flat)], 3.0)
