@@ -51,10 +51,6 @@ class UsageError(FsbenchError):
         super().__init__(f"{argument}: {message}.", hint)
         self.argument, self.complaint = argument, message
 
-    def as_option(self) -> FsbenchError:
-        """The same error, with the argument spelled as an option."""
-        return FsbenchError(f"--{self.argument.replace('_', '-')}: {self.complaint}.", self.hint)
-
 
 _WANTED = {
     r"^(Value error, |Input should be )|, unable to .*": "",

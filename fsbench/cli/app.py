@@ -310,7 +310,7 @@ def main() -> None:
         if isinstance(status, int):  # that of typer.Exit
             sys.exit(status)
     except UsageError as error:
-        _fail(error.as_option(), 2)
+        _fail(FsbenchError(f"--{error.argument.replace('_', '-')}: {error.complaint}.", error.hint), 2)
     except FsbenchError as error:
         _fail(error)
     except Interrupt as interrupt:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.padding import Padding
@@ -48,8 +48,8 @@ class Environment:
     """The installed libraries and the devices they can use."""
 
     versions: dict[str, str]
-    problem: str = ""  # why torch and torchvision do not work together, and how to repair it
-    devices: dict[str, str] = field(default_factory=dict)  # `cuda:0` with model and memory; none without torch
+    problem: str  # why torch and torchvision do not work together, and how to repair it
+    devices: dict[str, str]  # `cuda:0` with model and memory; none without torch
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,11 @@ class DatasetReport:
 def check_datasets(data: Path, own: Path | None = None) -> list[DatasetReport]:
     """The benchmarks below a data root, which need not exist, compared with the catalog; or a folder of own images."""
     if own is not None:
-        return [_report_own(list_folder(own, None))]
+        listing = list_folder(own, None)
+        dataset = build_dataset(drop_small(listing, 1), listing.root.resolve().name)
+        sentences = [preflight(dataset), *dataset.notes]
+        sentences += [feasible_settings(split) for name, split in dataset.splits.items() if name == "novel"]
+        return [DatasetReport(dataset.name, str(dataset.root), "own images", {}, tuple(sentences))]
     reports = []
     for name, folder in find_datasets(data):
         try:
@@ -81,10 +85,8 @@ def probe_environment(code: str = _PROBE) -> Environment:
     child = [sys.executable, "-P", "-c", code]  # -P: nothing is imported from the current folder
     done = subprocess.run(child, capture_output=True, text=True, check=False)
     devices = json.loads(done.stdout.splitlines()[0]) if done.stdout else {}
-    if done.returncode == 0:
-        return Environment(library_versions(), devices=devices)
     reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    problem = f"torch and torchvision do not work together: {reason}. {_ADVICE}"
+    problem = f"torch and torchvision do not work together: {reason}. {_ADVICE}" if done.returncode else ""
     return Environment(library_versions(), problem, devices)
 
 
@@ -110,14 +112,6 @@ def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
     return DatasetReport(info.name, str(listing.root), state, splits, sentences)
 
 
-def _report_own(listing: Listing) -> DatasetReport:
-    """Say what is used and what is ignored of a folder of own images."""
-    dataset = build_dataset(drop_small(listing, 1), listing.root.resolve().name)
-    sentences = [preflight(dataset), *dataset.notes]
-    sentences += [feasible_settings(split) for name, split in dataset.splits.items() if name == "novel"]
-    return DatasetReport(dataset.name, str(dataset.root), "own images", {}, tuple(sentences))
-
-
 def list_weights(root: Path) -> dict[str, int]:
     """The checkpoints at ``<data set>/<backbone>.*`` below the weights root with their sizes; no cards beside them."""
     files = _files(root, "*/*.*") | _files(root, "*/timm/*.*")
@@ -127,13 +121,6 @@ def list_weights(root: Path) -> dict[str, int]:
 def _files(root: Path, pattern: str) -> dict[str, int]:
     paths = sorted(path for path in root.glob(pattern) if path.is_file() and not path.name.startswith("."))
     return {path.relative_to(root).as_posix(): path.stat().st_size for path in paths}
-
-
-def _on_missing_data(root: Path) -> str:
-    if not root.is_dir():
-        return f"There is no folder {root}. Put data sets there, or name it with --data-dir or FSBENCH_DATA."
-    known = ", ".join(DATASETS)
-    return f"No folder in {root} is named as a known data set: {known}. Check your own images with --data FOLDER."
 
 
 def doctor(options: Doctor) -> None:
@@ -151,14 +138,24 @@ def doctor(options: Doctor) -> None:
     if datasets:
         counts = numbers("classes", "expected", "images", "expected")
         columns = [Column("data set"), Column("split"), *counts, Column("state")]
-        rows = [row for dataset in datasets for row in _rows(dataset)]
+        rows = []
+        for one in datasets:  # a row per split; the first one has the name and the state of the data set
+            counted = one.splits.items()
+            own_rows = [cells("", split, *(f"{count:,}" for count in each.values()), "") for split, each in counted]
+            own_rows = own_rows or [cells(*[""] * 7)]
+            own_rows[0][0], own_rows[0][-1] = Cell(one.name), Cell(one.state, _MARKS.get(one.state, "bad"))
+            rows += own_rows
         show(Table(f"Data sets in {options.data or data}", columns, rows), console=console)
     shipped = {} if weights.resolve() == shipped_weights().resolve() else list_weights(shipped_weights())
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in environment.versions.items())
     devices = [f"{name}: {description}" for name, description in environment.devices.items()]
+    missing = f"There is no folder {data}. Put data sets there, or name it with --data-dir or FSBENCH_DATA."
+    if data.is_dir():
+        missing = f"No folder in {data} is named as a known data set: {', '.join(DATASETS)}. "
+        missing += "Check your own images with --data FOLDER."
     sections: dict[str, Sequence[str]] = {
         **{f"{dataset.name}, {dataset.path}:": dataset.sentences for dataset in datasets},
-        "Data:": () if datasets else (_on_missing_data(data),),
+        "Data:": () if datasets else (missing,),
         f"Weights in {weights}:": _lines(own) or ["none"],
         "Weights that come with fsbench:": _lines(shipped),
         f"Features in {features}:": _lines(made) or ["none"],
@@ -170,15 +167,6 @@ def doctor(options: Doctor) -> None:
             console.print(Text(heading, style="bold"))
         for sentence in sentences:
             console.print(Padding(Text(sentence), (0, 0, 0, 2)))
-
-
-def _rows(dataset: DatasetReport) -> list[list[Cell]]:
-    """A row per split; the first one has the name and the state of the data set."""
-    counted = dataset.splits.items()
-    rows = [cells("", split, *(f"{count:,}" for count in counts.values()), "") for split, counts in counted]
-    rows = rows or [cells(*[""] * 7)]
-    rows[0][0], rows[0][-1] = Cell(dataset.name), Cell(dataset.state, _MARKS.get(dataset.state, "bad"))
-    return rows
 
 
 def _lines(files: dict[str, int]) -> list[str]:

@@ -44,6 +44,9 @@ def _describe(label: str) -> dict[str, Any]:
     """The facts of a method."""
     (choice,) = parse_methods([label])
     info, learned = choice.info, issubclass(method_class(choice.method), Learnable)
+    which = (
+        "network that made the features" if choice.network == FEATURES else f"weights {choice.network} of the data set"
+    )
     configured = _configured(choice)
     return {
         "method": choice.label,
@@ -51,7 +54,7 @@ def _describe(label: str) -> dict[str, Any]:
         "source": info.reference,
         "link": info.url,
         "assumes": _assumes(choice),
-        "works on": _works_on(choice.network),
+        "works on": f"images, with the {which}" if choice.network else "features",
         "needs base classes": "yes" if info.needs_base_for(choice.options) else "no",
         **({"learned": "on val tasks by fsbench tune, and used with --tune; else start values"} if learned else {}),
         "speed": _SPEED[info.cost],
@@ -80,14 +83,6 @@ def _assumes(choice: MethodChoice) -> str:
     pairs = zip(_configured(choice).values(), alphas, strict=True)
     priors = [choice.info.assumes(method.params(), alpha) for method, alpha in pairs]
     return " / ".join(dict.fromkeys(priors)).replace(" prior / ", " / ")
-
-
-def _works_on(network: str) -> str:
-    """Features, or images with a network."""
-    if not network:
-        return "features"
-    which = "the network that made the features" if network == FEATURES else f"the weights {network} of the data set"
-    return f"images, with {which}"
 
 
 def _show_page(described: dict[str, Any]) -> None:

@@ -90,7 +90,8 @@ def show_sweeps(
         save(draw_sweep(curves), drawn)
         shown.append(asdict(curves))
         if not options.as_json:
-            show(*_sweep_tables(curves))
+            *tables, last = map(_panel_table, curves.panels)
+            show(*tables, replace(last, notes=[Note(curves.signature, "signature")]))
             stdout_console().print(f"Figure: {drawn}. Points: {stored}.", soft_wrap=True)
     if runner.ranks.leads and options.as_json:
         print(json.dumps(shown, indent=1))
@@ -136,7 +137,14 @@ def reproduce(options: Reproduce) -> None:
     with open_runner(options) as runner:
         files = find_features(options, runner.reporter, runner.ranks)
         if what in _FIGURES:
-            _figure(_FIGURES[what], files, runner, options)
+
+            def curves_of(file: FeatureFile) -> Sweep:
+                preset, tasks = "" if network_of(file) else "article", options.tasks or 1_000
+                rules: dict[str, Any] = {"tasks": tasks, "seed": options.seed, "preset": preset}
+                number = _FIGURES[what]
+                return run_sweep(FIGURES[number](preset), file, runner, name=f"figure {number}", **rules)
+
+            show_sweeps(curves_of, files, runner, options)
             return
         tasks, weights = options.tasks or 10_000, options.weights_dir
         table = reproduce_table(what, files, runner, tasks=tasks, seed=options.seed, weights=weights)
@@ -151,23 +159,6 @@ def reproduce(options: Reproduce) -> None:
             print(text, end="")
         else:
             show(*tables)
-
-
-def _figure(number: int, files: Sequence[FeatureFile], runner: Runner, options: Reproduce) -> None:
-    """The curves of a figure for every feature file."""
-
-    def curves_of(file: FeatureFile) -> Sweep:
-        preset, tasks = "" if network_of(file) else "article", options.tasks or 1_000
-        rules: dict[str, Any] = {"tasks": tasks, "seed": options.seed, "preset": preset}
-        return run_sweep(FIGURES[number](preset), file, runner, name=f"figure {number}", **rules)
-
-    show_sweeps(curves_of, files, runner, options)
-
-
-def _sweep_tables(sweep: Sweep) -> list[Table]:
-    """The tables of `fsbench sweep`, one per panel."""
-    *tables, last = map(_panel_table, sweep.panels)
-    return [*tables, replace(last, notes=[Note(sweep.signature, "signature")])]
 
 
 def _panel_table(panel: Panel) -> Table:

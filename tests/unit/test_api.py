@@ -130,7 +130,6 @@ def test_errors_name_the_argument_here_and_the_option_on_the_command_line() -> N
     with pytest.raises(UsageError, match=r"^skip_infeasible: expected true or false, got 'x'") as caught:
         fsbench.compare("ncm", GLYPHS, skip_infeasible="x")
     assert caught.value.argument == "skip_infeasible"
-    assert str(caught.value.as_option()) == "--skip-infeasible: expected true or false, got 'x'."
     message = "Start one per GPU: torchrun --nproc-per-node gpu"
     assert UsageError("device", "none", message).hint == message  # as it is, in Python too
 

@@ -22,7 +22,7 @@ WORDS = {
 }
 NOT_ONE = r"(?<!there )\b(is|are) no (?!longer|more)"  # as in: a tomato is no vegetable
 MOST_LINES, MOST_FILES, MOST_TEST_LINES = 21_500, 140, 15_000
-MOST_FUNCTIONS, MOST_WALKED_FILES = 210, 32
+MOST_FUNCTIONS, MOST_WALKED_FILES = 207, 32
 
 
 def test_the_package_and_its_tests_stay_small() -> None:
