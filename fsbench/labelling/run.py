@@ -85,6 +85,7 @@ class Expected:
         back = f"{right:,} came back right when they were hidden."
         if hidden < self.labelled:
             back = f"{hidden:,} could be hidden, and {right:,} of them came back right."
+        counts = [count for _, count in self.by_class.values()]
         sentences = [
             f"Of your {max(hidden, self.labelled):,} labelled images {back}",
             f"Expect {share:.0f} % of the labels to be right ({low:.0f} to {high:.0f}).",
@@ -92,7 +93,9 @@ class Expected:
         if untried := len(self.shares) - len(self.by_class):
             many = counted(untried, "class has", "classes have")
             sentences.append(f"{many} too few labelled images to hide one: expect less there.")
-        elif min(count for _, count in self.by_class.values()) <= _FEW:
+        elif max(counts) > 2 * min(counts):
+            sentences.append("If classes with few labelled images are harder than others, fewer labels are right.")
+        elif min(counts) <= _FEW:
             sentences.append("With so few labelled images, hiding one matters: rather more labels are right than that.")
         by_share = sorted((right / count, name) for name, (right, count) in self.by_class.items() if 2 * right < count)
         worst = [f"{name} ({self.by_class[name][0]} of {self.by_class[name][1]})" for _, name in by_share]
@@ -256,7 +259,7 @@ def _labels(
     found = solve.answers(solver, rows, labels, len(classes))
     true, right = labels.numpy()[hidden], labels.numpy()[hidden] == back.labels[:, 0]
     expected = replace(_expected(true, right, classes, found), labelled=len(labels))
-    weights = np.array([expected.shares[classes[label]] for label in true])
+    weights = np.array([expected.shares[name] / expected.by_class[name][1] for name in (classes[k] for k in true)])
     calibration = solve.calibrate(back.odds, right, weights, solver)
     queries, sure = rows[len(labels) :], found.confidence(calibration)
     limit = solve.outlier_limit(back.outlier, found.outlier)

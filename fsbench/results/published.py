@@ -31,7 +31,6 @@ _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
 }  # fmt: skip
-_ARTICLE = "arXiv:2209.08527"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
 def article_number(dataset: str, backbone: str, method: str, column: Column) -> float | None:
     """The accuracy that a table of the article has in one cell."""
     wanted = {
-        "source": _ARTICLE, "dataset": PUBLISHED_ON.get(dataset, "none"), "backbone": backbone, "param": "",
+        "source": "arXiv:2209.08527", "dataset": PUBLISHED_ON.get(dataset, "none"), "backbone": backbone, "param": "",
         "split": "test", "setting": "balanced" if column.balanced else "dirichlet", "shots": str(column.shots),
     }  # fmt: skip
     rows = [row for row in _matching([method], wanted) if row["table"].startswith("table")]

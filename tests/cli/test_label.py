@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,8 @@ from torch import nn
 
 import fsbench
 from fsbench.features.forward import Forward
+from fsbench.labelling import solve
+from fsbench.labelling.solve import Floats
 from tests.cli import run, succeed
 from tests.images import write_images
 from tests.pretend import open_clip_of
@@ -138,6 +141,26 @@ def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
         assert words in done.stderr
     assert len(list((work / "sorted").rglob("bee004*.png"))) == 2
     assert not any(path.is_symlink() for path in (work / "sorted").rglob("*"))
+
+
+def test_a_class_counts_by_its_share_and_not_by_how_many_images_are_labelled(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[list[float]] = []
+
+    def note(odds: object, right: object, weights: Floats, solver: object) -> tuple[float, float]:
+        given.append(weights.tolist())
+        return 0.0, 1.0
+
+    monkeypatch.setattr(solve, "calibrate", note)
+    for number in range(2):
+        (work / "labelled" / "ant" / f"00{number}.png").unlink()
+    assert "rather more labels are right than that" in succeed(*CALL.split(), "--no-page").stdout
+    for number in range(4, 8):
+        (work / "photos" / f"cat00{number}.png").rename(work / "labelled" / "=cat" / f"00{number}.png")
+    assert "If classes with few labelled images are harder" in succeed(*CALL.split(), "--no-page", "--force").stdout
+    assert sorted(Counter(given[1]).values()) == [2, 4, 8]  # one weight for all images of a class
+    assert given[1].count(max(given[1])) == 2  # that of two counts most
 
 
 def test_what_could_not_be_hidden_tells_nothing_and_is_counted(work: Path) -> None:
