@@ -253,12 +253,6 @@ def on_a_gpu(tasks: int, names: Sequence[str] = ()) -> list[Measure]:
 _OPERATIONS = {torch.ops.aten.baddbmm_: lambda _, a, b, **more: 2 * prod(a) * b[-1]}
 
 
-def gram_operations(material: Material) -> int:
-    """Floating-point operations of one Gram matrix of a usual task."""
-    samples, dimension = sum(SHAPE[1:]), len(material.base.mean)
-    return 2 * samples**2 * dimension
-
-
 def arithmetic(method: Method, material: Material, protocol: TaskProtocol = TASK, block: int = BLOCK) -> float:
     """Floating-point operations per task in matrix products, counted on tensors without data.
 

@@ -69,14 +69,6 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     return command, words
 
 
-def kept_short(words: list[str]) -> list[str]:
-    """The same command with few tasks, and with all methods few settings; the last value of an option counts."""
-    command, _ = command_of(words)
-    has_tasks = any("--tasks" in parameter.opts for parameter in command.params)
-    few = ["--settings", "unbalanced", "--shots", "1", "--tasks", "2"] if "all" in words else ["--tasks", "4"]
-    return [*words, *few] if has_tasks else words
-
-
 def runs_here(block: Block, words: list[str]) -> bool:
     page, dataset = NEED_IMAGES
     listed = any(words[: len(start.split())] == start.split() for start in NOT_RUN)
@@ -105,7 +97,9 @@ def test_the_commands_of_a_section_run_in_their_order(section: str, here: Path) 
             if words[0] == "python":
                 exec(next(one.text for one in blocks("python") if one.text.startswith(f"# {words[1]}\n")), {})
             elif runs_here(block, words):
-                done = run(*kept_short(words[1:]))
+                has_tasks = any("--tasks" in option.opts for option in command_of(words[1:])[0].params)
+                few = "--settings unbalanced --shots 1 --tasks 2" if "all" in words else "--tasks 4"
+                done = run(*words[1:], *(few.split() if has_tasks else ()))  # the last value of an option counts
                 assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
 
 

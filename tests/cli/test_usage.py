@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,10 +16,8 @@ FEW = ("--shots", "1", "--tasks", "4", "--quiet")
 
 @pytest.fixture
 def _nothing_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any, **options: Any) -> None:
-        pytest.fail("tasks were solved before the command line was checked")
-
-    monkeypatch.setattr(fsbench.evaluation.run, "solve", refuse)
+    sentence = "tasks were solved before the command line was checked"
+    monkeypatch.setattr(fsbench.evaluation.run, "solve", lambda *arguments, **options: pytest.fail(sentence))
 
 
 @pytest.mark.usefixtures("_nothing_computed")

@@ -26,19 +26,15 @@ def imported(*sources: str, out: Path, dataset: str = "own", force: bool = False
     return import_files(sources, out, Naming(dataset, "rn12"), QUIET, force=force)
 
 
-def assert_rows(file: FeatureFile, split: str, rows: Rows) -> None:
-    stored = file.read(split)
-    assert stored.features.dtype == np.float32
-    assert np.array_equal(stored.features, rows.features)
-    assert np.array_equal(np.unique(rows.labels, return_inverse=True)[1], stored.labels)
-
-
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_format_gives_the_very_rows(tmp_path: Path, name: str) -> None:
     path = tmp_path / "file"  # no name to go by
     WRITERS[name](path, ROWS)
     file = imported(f"novel={path}", out=tmp_path / "out.h5")
-    assert_rows(file, "novel", ROWS)
+    stored = file.read("novel")
+    assert stored.features.dtype == np.float32
+    assert np.array_equal(stored.features, ROWS.features)
+    assert np.array_equal(np.unique(ROWS.labels, return_inverse=True)[1], stored.labels)
     assert list(file.splits) == ["novel"]
     assert file.splits["novel"].class_names == ("3", "7", "11")
 
