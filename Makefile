@@ -114,7 +114,7 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	$(BIN)/fsbench train --recipe versa --dataset glyphs --width 16 --epochs 12 --eval-every 4 $(TASKS_OF)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --recipe maml --dataset cifarfs --width 32 --epochs 12 --eval-every 3 --data-dir $(DATA) $(TASKS_OF)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --recipe versa --dataset cifarfs --width 32 --epochs 30 --data-dir $(DATA) $(TASKS_OF)
-	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone rn12 --width 24 --epochs 10 --lr 0.1 $(REAL)
+	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone rn12 --width 32 --epochs 30 --lr 0.1 $(REAL)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone rn18 --width 16 --epochs 6 --lr 0.05 $(REAL)
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone wrn --width 1 --epochs 4 --lr 0.05 $(REAL)
 	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --backbone rn12 --width 16 --image-size 64 --epochs 40 --lr 0.1 $(REAL)
