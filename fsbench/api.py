@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -125,6 +126,9 @@ def evaluate(
     """
     own = {name: value for name, value in options.items() if name in Evaluating.model_fields}
     parameters = {name: value for name, value in options.items() if name not in own}
+    cls: Any = method_class(split_variant(method)[0])
+    if both := own.keys() & {one.name for one in fields(cls)}:
+        raise UsageError(min(both), f"is an option and a parameter of {method}", "Rename the parameter.")
     chosen = Evaluating(**own)
     spec = Spec.of(chosen, [method], parameters, baseline=NO_BASELINE, published=False)
     return compare_files(spec, opened(features, "features"), _runner(chosen), base_named(base)).records[0]

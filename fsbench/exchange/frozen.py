@@ -61,7 +61,9 @@ def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *,
     """Draw tasks from a feature file and write their list."""
     summary = file.summary(split)
     drawn = FrozenTasks(split, summary.digest, protocol, seed, tasks).draw(file)
-    frozen = FrozenTasks(split, summary.digest, protocol, seed, tasks, _digest(drawn.support, drawn.query))
+    frozen = FrozenTasks(
+        split, summary.digest, protocol, seed, tasks, _digest(summary.digest, split, drawn.support, drawn.query)
+    )
     about = asdict(frozen) | {
         "format": FORMAT, "version": 1, "fsbench": fsbench.__version__,
         "dataset": file.provenance.dataset, "backbone": file.provenance.backbone, "setting": protocol.title,
@@ -79,8 +81,10 @@ def freeze(path: Path, file: FeatureFile, split: str, protocol: TaskProtocol, *,
     return frozen
 
 
-def _digest(support: NDArray[Any], query: NDArray[Any]) -> str:
-    return hashlib.sha256(support.astype("<i8").tobytes() + query.astype("<i8").tobytes()).hexdigest()[:16]
+def _digest(features: str, split: str, support: NDArray[Any], query: NDArray[Any]) -> str:
+    """What tells a list of tasks: rows of other features are other images, or the same ones seen by another network."""
+    parts = f"{features} {split}".encode(), support.astype("<i8").tobytes(), query.astype("<i8").tobytes()
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def read_frozen(path: Path) -> FrozenTasks:
@@ -89,7 +93,7 @@ def read_frozen(path: Path) -> FrozenTasks:
         about = json.loads(str(content["about"][()]))
         if about.get("format") != FORMAT:
             raise FsbenchError(f"{path} is not a list of tasks.", "Write one with fsbench tasks.")
-        if _digest(content["support"], content["query"]) != about["digest"]:
+        if _digest(about["features"], about["split"], content["support"], content["query"]) != about["digest"]:
             raise FsbenchError(f"The rows in {path} do not match its digest.", "Write it again with fsbench tasks.")
         return TypeAdapter(FrozenTasks).validate_python(about)
 
@@ -102,7 +106,7 @@ def score(file: FeatureFile, tasks: Path, predictions: Path, *, name: str, assum
         raise UsageError("name", f"expected one line without @ , : or =, got {name!r}")
     frozen = read_frozen(tasks)
     drawn = frozen.draw(file)
-    if _digest(drawn.support, drawn.query) != frozen.digest:
+    if _digest(frozen.features, frozen.split, drawn.support, drawn.query) != frozen.digest:
         raise FsbenchError(f"{tasks} has other tasks than {file.path} gives.", "Write it again with fsbench tasks.")
     answers = _answers(drawn, predictions, frozen)
     parts = (answers.predicted, answers.confidence, answers.outlier)

@@ -31,6 +31,7 @@ _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
 }  # fmt: skip
+_CROPS = 30  # behind the numbers with a star
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _setting(record: Record) -> Row:
     name = family.published if family and usual and not (protocol.unknown or protocol.pooled) else ""
     return {
         "dataset": PUBLISHED_ON.get(record.dataset, "none"),
-        "backbone": (name or "none") + ("*" if made.crops > 1 else ""),
+        "backbone": (name or "none") + {1: "", _CROPS: "*"}.get(made.crops, " with other crops"),
         "setting": "balanced" if protocol.alpha is None else "dirichlet",
         "alpha": "" if protocol.alpha is None else f"{protocol.alpha:g}",
         "shots": str(protocol.shots),

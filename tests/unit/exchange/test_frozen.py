@@ -16,7 +16,7 @@ from fsbench.results.record import Record, load_record
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import QUIET, compared
 from tests.records import store
-from tests.synthetic import Features
+from tests.synthetic import Features, make_features
 
 ONE, SHORT = TaskProtocol(), TaskProtocol("veilleux", queries=90, alpha=0.3)
 TASKS = 12
@@ -44,6 +44,8 @@ def test_a_list_has_all_that_a_model_needs(file: FeatureFile, tmp_path: Path, ru
         assert content["images"].tolist() == list(file.images("novel")[0])
         assert json.loads(str(content["about"]))["seed"] == 3
     assert (drawn.query < 0).any() == (rules is SHORT)
+    other = FeatureFile.open(make_features(seed=9).write(tmp_path / "other.h5"))  # the same rows of other images
+    assert freeze(tmp_path / "b.npz", other, "novel", rules, seed=3, tasks=TASKS).digest != frozen.digest
 
 
 @pytest.mark.parametrize("rules", [ONE, SHORT])
@@ -102,8 +104,8 @@ def test_other_features_rows_and_taken_names_are_refused(features: Features, fil
     np.savez(tmp_path / "tasks.npz", **(changed | {"query": changed["query"][:, ::-1]}))
     with pytest.raises(FsbenchError, match="do not match its digest"):
         scored(file, tmp_path, predicted=predicted)
-    about = json.loads(str(changed["about"])) | {"features": "0" * 64}
-    np.savez(tmp_path / "tasks.npz", **(changed | {"about": np.array(json.dumps(about))}))
+    other = FeatureFile.open(make_features(seed=9).write(tmp_path / "other.h5"))
+    freeze(tmp_path / "tasks.npz", other, "novel", ONE, seed=0, tasks=TASKS)
     with pytest.raises(FsbenchError, match="other features"):
         scored(file, tmp_path, predicted=predicted)
     for wrong in ({"about": np.array("{}")}, {"x": np.zeros(3)}):

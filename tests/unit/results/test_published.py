@@ -23,6 +23,7 @@ RN18 = {"backbone": "rn18", "family": "rn18-simpleshot"}
     [
         ("bavardage", {"family": "wrn-simpleshot"}, (74.10, 0.30)),
         ("bavardage", {"family": "rn12-easy", "crops": 30}, (79.76, 0.29)),
+        ("bavardage", {"family": "rn12-easy", "crops": 2}, None),
         ("pt-map", {"family": "rn18-simpleshot", "alpha": None}, (76.9, None)),
         ("pt-map", {"family": "wrn-s2m2", "alpha": None}, (82.92, 0.26)),
         ("maml", {"family": "rn18-simpleshot", "params": {"variant": "transductive"}}, (47.6, None)),
