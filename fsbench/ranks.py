@@ -69,6 +69,13 @@ class Ranks:
         self.agree(lambda: results.append(action()))
         return results[0] if results else action()
 
+    def wait(self) -> None:
+        """Wait until all processes have come this far."""
+        if self.store is not None:
+            from torch import distributed, zeros
+
+            distributed.all_reduce(zeros(1))  # on the CPU, unlike a barrier
+
     def sum(self, array: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of an array over all processes, the same in each."""
         if self.store is None:

@@ -350,7 +350,7 @@ def _fill(
                 raise FsbenchError(message, "Repair it, or leave out and list all such images with --skip-broken.")
             store.write([job.keys[row] for row in block], features, [broken.get(row, "") for row in block])
             advance(len(block))
-    ranks.sum(np.zeros(1, np.int64))  # waits for the others
+    ranks.wait()
 
 
 def _features(

@@ -19,7 +19,6 @@ from torch import nn
 import fsbench
 from fsbench.features.forward import Forward
 from fsbench.labelling import solve
-from fsbench.labelling.solve import Floats
 from tests.cli import run, succeed
 from tests.images import write_images
 from tests.pretend import open_clip_of
@@ -146,13 +145,7 @@ def test_odd_images_are_named_and_nothing_is_lost(work: Path) -> None:
 def test_a_class_counts_by_its_share_and_not_by_how_many_images_are_labelled(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[list[float]] = []
-
-    def note(odds: object, right: object, weights: Floats, solver: object) -> tuple[float, float]:
-        given.append(weights.tolist())
-        return 0.0, 1.0
-
-    monkeypatch.setattr(solve, "calibrate", note)
+    given = watch(monkeypatch, solve, "calibrate", lambda odds, right, weights, solver: weights.tolist())
     for number in range(2):
         (work / "labelled" / "ant" / f"00{number}.png").unlink()
     assert "rather more labels are right than that" in succeed(*CALL.split(), "--no-page").stdout

@@ -72,6 +72,14 @@ def test_evaluate_says_and_stores_nothing(folder: Path, capsys: pytest.CaptureFi
     assert len(list(tmp_path.glob("*.h5"))) == 1
 
 
+def test_a_keyword_is_an_option_or_a_parameter(folder: Path) -> None:
+    base = "from fsbench.methods.ncm import NearestClassMean\n"
+    (folder / "own.py").write_text(base + "class Own(NearestClassMean):\n    batch: int = 1\n")
+    assert fsbench.evaluate("own.py:Own", GLYPHS, tasks=5).run.params["batch"] == 1
+    with pytest.raises(FsbenchError, match="batch: is an option and a parameter"):
+        fsbench.evaluate("own.py:Own", GLYPHS, tasks=5, batch=3)
+
+
 def test_compare_is_the_table_of_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.cli import run
 
