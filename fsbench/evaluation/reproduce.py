@@ -133,7 +133,7 @@ def reproduce(
             runs[dataset, backbone, label, column] = cell.record
         fewer = [f"{entry.label} ({entry.fewer})" for entry in comparison.entries if entry.fewer]
         parameters = "the article's parameters" if preset else "scale-free defaults"
-        parameters += f"; not the published network ({differs})" if differs and (dataset, backbone) in places else ""
+        parameters += f"; not as published ({differs})" if differs and (dataset, backbone) in places else ""
         notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")
         if fewer:
             notes.append(f"{dataset} {backbone}: fewer tasks where a network is adapted to each: {', '.join(fewer)}.")

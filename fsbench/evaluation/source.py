@@ -87,6 +87,8 @@ def network_of(file: FeatureFile) -> str:
         words.append(f"{made.architecture}, not {expected}")
     elif file.dimension != width:
         words.append(f"{file.dimension} features, not {width}")
+    if made.other_transform not in {"", family.transform}:
+        words.append(f"transform {made.other_transform}, not {family.transform}")
     return "; ".join(words)
 
 

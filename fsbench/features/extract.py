@@ -218,6 +218,7 @@ class Extraction:
             weights_sha256=info.sha256,
             architecture=describe_architecture(info.architecture),
             trained_by=info.trained_by,
+            other_transform=self.settings.transform or "",
             split_digest=self.dataset.split_digest,
             transform=json.dumps(asdict(self.images.random_crops or self.images.transform), sort_keys=True),
             image_size=self.images.transform.crop,

@@ -45,7 +45,7 @@ def warnings_of(record: Record) -> list[ResultWarning]:
     if record.method.learns and origins.kind in {"default", "blind"} and not origins.given:
         warnings.append(ResultWarning("not-learned", "start values in place of learned parameters; --tune learns them"))
     if record.network and record.dataset in PUBLISHED_ON:
-        warnings.append(ResultWarning("network", f"the network is not the published one: {record.network}"))
+        warnings.append(ResultWarning("network", f"features are not as published: {record.network}"))
     if record.images:
         warnings.append(ResultWarning("image-counts", record.images))
     return warnings

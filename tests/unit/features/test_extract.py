@@ -18,6 +18,7 @@ from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
+from fsbench.evaluation.source import network_of
 from fsbench.features import extract as module
 from fsbench.features import forward
 from fsbench.features import image_hashes as hashing
@@ -207,19 +208,18 @@ def test_rows_follow_the_content_of_images_and_not_their_names(tmp_path: Path, c
 
 def test_rows_of_another_network_transform_or_precision_are_not_reused(tmp_path: Path, computed: list[int]) -> None:
     root = write_images(tmp_path / "own", FLAT)
-    dataset = OwnData(root, fractions="0.5,0.25,0.25").load()
+    own = OwnData(root, fractions="0.5,0.25,0.25")
     changes: list[dict[str, Any]] = [{}, {"crops": 2}, {"transform": "metaoptnet"}, {"precision": "bf16"}]
     for number, (seed, change) in enumerate([(1, {}), *((0, change) for change in changes)]):
         computed.clear()
         backbone = load_backbone("rn12", random_seed=seed, width=4)
-        extract(dataset, backbone, tmp_path / f"{number}.h5", replace(PLAIN, **change), CPU, QUIET)
+        file = extract(own.load(), backbone, tmp_path / f"{number}.h5", replace(PLAIN, **change), CPU, QUIET)
         assert sum(computed) == 32, change
+        assert ("transform metaoptnet, not" in network_of(file)) == ("transform" in change)
     shutil.copytree(root / "c0", root / "c8")
     (root / "c8" / "000.png").rename(root / "c8" / "new.png")
     computed.clear()
-    named = OwnData(root, fractions="0.5,0.25,0.25").load()
-    backbone = load_backbone("rn12", random_seed=0, width=4)
-    extract(named, backbone, tmp_path / "crops.h5", replace(PLAIN, crops=2), CPU, QUIET)
+    extract(own.load(), backbone, tmp_path / "crops.h5", replace(PLAIN, crops=2), CPU, QUIET)
     assert sum(computed) == 4  # random crops are drawn by the name of an image
 
 
