@@ -106,7 +106,7 @@ class Bavardage(Method):
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
-        starts_from="soft-kmeans", version=4,  # 3: `weighted` trusted queries of many classes as those of five
+        starts_from="soft-kmeans", version=5,  # 4: sizes were not equal where queries of `transport` were nearly hard
     )  # fmt: skip
 
     @classmethod

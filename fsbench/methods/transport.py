@@ -21,7 +21,7 @@ def equal_sizes(logits: Tensor, potentials: Tensor, steps: int) -> tuple[Tensor,
     Args:
         logits: l, (B, K, Q).
         potentials: v to start from, (B, K, 1); zeros, or those of a similar problem.
-        steps: Newton steps. About 10 converge from zeros, 4 from the potentials of a similar problem.
+        steps: Newton steps. 4 converge from the potentials of a similar problem, 10 from zeros if logits are below 20.
 
     Returns:
         The plan P, (B, K, Q), and its potentials (B, K, 1). The shares of a sample add up to 1 exactly, the sizes are
@@ -71,13 +71,23 @@ def _newton_step(plan: Tensor, wanted: Tensor | float) -> Tensor:
 class EqualSizes:
     """Assignments to classes of equal size for one problem after another, each starting from the potentials before."""
 
-    def __init__(self, first_steps: int = 16, next_steps: int = 10) -> None:
-        self.steps, self.next_steps = first_steps, next_steps
+    softened = ((1 / 16, 5), (1 / 8, 3), (1 / 4, 3), (1 / 2, 3), (1, 6))  # shares of the first logits, Newton steps
+
+    def __init__(self, next_steps: int = 10) -> None:
+        self.next_steps = next_steps
         self.potentials: Tensor | None = None
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The plan (B, K, Q) of logits (B, K, Q)."""
-        start = torch.zeros_like(logits[:, :, :1]) if self.potentials is None else self.potentials
-        plan, self.potentials = equal_sizes(logits, start, self.steps)
-        self.steps = self.next_steps
+        """The plan (B, K, Q) of logits (B, K, Q).
+
+        Where the first assignments are nearly hard, the path to them is short by way of softer ones: the potentials of
+        half the logits, twice, are near those of the logits.
+        """
+        if self.potentials is not None:
+            plan, self.potentials = equal_sizes(logits, self.potentials, self.next_steps)
+            return plan
+        potentials = torch.zeros_like(logits[:, :, :1])
+        for share, steps in self.softened:
+            plan, potentials = equal_sizes(share * logits, 2 * potentials, steps)
+        self.potentials = potentials
         return plan
