@@ -19,7 +19,7 @@ from fsbench.backbones.families import BACKBONES, FAMILIES, TIMM, Family, first_
 from fsbench.backbones.find_weights import find_weights
 from fsbench.backbones.networks import NETWORKS, BackboneInfo, Extractor
 from fsbench.backbones.timm_models import find_timm_weights, refuse_unknown_timm, timm_backbone
-from fsbench.data.catalog import DATASETS
+from fsbench.data.catalog import DATASETS, dataset_info
 from fsbench.data.transforms import EvalTransform, transform_for
 from fsbench.errors import FsbenchError, UsageError, unknown_name
 from fsbench.io.files import sha256_of
@@ -98,6 +98,8 @@ def _from_file(name: str, path: Path) -> Extractor:
     with torch.device("meta"):  # no memory until the tensors are known to fit
         network = NETWORKS[family.model](**recognised.architecture)
     fill(network, recognised.tensors, path, f"{family.title} ({family.name})")
+    trained_on = str(facts.get("dataset", "")) if "epochs" in facts else ""
+    benchmark = dataset_info(trained_on).splits["base"] if trained_on in DATASETS else ()
     info = BackboneInfo(
         name=name,
         family=family.name,
@@ -108,7 +110,8 @@ def _from_file(name: str, path: Path) -> Extractor:
         image_size=int(facts["image_size"]) if facts.get("image_size") else family.image_size,
         metadata=checkpoint.metadata,
         trained_by="fsbench" if "epochs" in facts else "",
-        trained_on=str(facts.get("dataset", "")) if "epochs" in facts else "",
+        trained_on=trained_on,
+        trained_classes=tuple(facts.get("classes", benchmark)),
     )
     return Extractor(network, info)
 

@@ -66,6 +66,7 @@ class BackboneInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)  # the free text of a safetensors header
     trained_by: str = ""  # "fsbench" for weights of `fsbench train`; empty if it is not known
     trained_on: str = ""  # name of the data set that `fsbench train` trained them on; empty if it is not known
+    trained_classes: tuple[str, ...] = ()  # the classes that it trained them on, as far as they are known
     note: str = ""  # what a user should know of the features, in words
 
     def describe(self) -> str:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.padding import Padding
@@ -59,7 +59,7 @@ class DatasetReport:
     name: str
     path: str
     state: str  # complete, incomplete, differs, wrong split, unreadable or own images
-    splits: dict[str, dict[str, int]]  # numbers found and expected; empty if it is unreadable or no benchmark
+    splits: dict[str, tuple[int, ...]]  # classes and images, found and expected; empty if unreadable or no benchmark
     sentences: tuple[str, ...]  # what a person needs to know, the verdict first
 
 
@@ -92,13 +92,12 @@ def probe_environment(code: str = _PROBE) -> Environment:
 
 def _report_benchmark(listing: Listing, info: DatasetInfo) -> DatasetReport:
     """Compare a folder with the catalog and say how they differ."""
-    splits = {}
+    splits: dict[str, tuple[int, ...]] = {}
     for split in SPLITS:
         here, there = listing.counts(split), info.splits[split]
-        splits[split] = {"classes": len(here), "expected_classes": len(there)}
-        splits[split] |= {"images": sum(here.values()), "expected_images": sum(there.values())}
+        splits[split] = len(here), len(there), sum(here.values()), sum(there.values())
     wrong, others = wrong_split(listing, info), differences(listing, info)
-    present, expected = (sum(one[name] for one in splits.values()) for name in ("images", "expected_images"))
+    present, expected = (sum(one[place] for one in splits.values()) for place in (2, 3))
     if wrong:
         state, verdict = "wrong split", "is not divided as in the benchmark; it cannot be used."
     elif not others:
@@ -129,10 +128,6 @@ def doctor(options: Doctor) -> None:
     datasets, environment = check_datasets(data, options.data), probe_environment()
     own = list_weights(weights)
     made = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
-    if options.as_json:
-        found = {"datasets": [*map(asdict, datasets)], "weights": own, "features": made}
-        print(json.dumps(found | {"environment": asdict(environment)}, indent=2))
-        return
     console = stdout_console()
     console.width = min(console.width, 100)
     if datasets:
@@ -141,7 +136,7 @@ def doctor(options: Doctor) -> None:
         rows = []
         for one in datasets:  # a row per split; the first one has the name and the state of the data set
             counted = one.splits.items()
-            own_rows = [cells("", split, *(f"{count:,}" for count in each.values()), "") for split, each in counted]
+            own_rows = [cells("", split, *(f"{count:,}" for count in each), "") for split, each in counted]
             own_rows = own_rows or [cells(*[""] * 7)]
             own_rows[0][0], own_rows[0][-1] = Cell(one.name), Cell(one.state, _MARKS.get(one.state, "bad"))
             rows += own_rows

@@ -165,7 +165,7 @@ class Score(shared.ResultsFolder, shared.Quiet):
     assumes: str = option("", "What it assumes of the tasks, in a few words.", metavar="TEXT")
 
 
-class Doctor(shared.ImageFolders, shared.FeaturesFolder, shared.AsJson):
+class Doctor(shared.ImageFolders, shared.FeaturesFolder):
     """Check data, weights and environment.
 
     Data sets are compared with the benchmark, split by split; weights, features, libraries and devices are listed.

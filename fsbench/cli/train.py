@@ -49,11 +49,7 @@ def train(options: Train) -> None:
             settings = replace(settings, flip=False)
         path = options.out or default_output(options.weights_dir, dataset.name, settings.backbone, recipe)
         execution = Execution(
-            device,
-            reporter,
-            eval_every=options.eval_every,
-            ranks=ranks,
-            cache=pixel_cache(options.data_dir),
+            device, reporter, eval_every=options.eval_every, ranks=ranks, cache=pixel_cache(options.data_dir)
         )
         trained = train_backbone(dataset, settings, execution, path, force=options.force)
         if ranks.leads:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -207,10 +207,12 @@ def _list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -
             by_name.setdefault(path.rpartition("/")[2], []).append(path)
     owners: dict[str, tuple[str, str]] = {}
     missing: list[str] = []
+    read = {split: [*read_image_rows(csv_path)] for split, csv_path in files.items()}
+    labels = {label for rows in read.values() for *_, label in rows}
     for split, csv_path in files.items():
-        for line, file, label in read_image_rows(csv_path):
+        for line, file, label in read[split]:
             where = f"line {line} of {csv_path}"
-            image = _find_image(file, label, by_name, where)
+            image = _find_image(file, label, by_name, labels, where)
             if image is None:
                 missing.append(file)
                 continue
@@ -230,10 +232,14 @@ def _list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -
     return Listing(root, f"images listed by {listed}", FolderImages(root), splits)
 
 
-def _find_image(file: str, label: str, by_name: Mapping[str, Sequence[str]], where: str) -> str | None:
-    """The image whose path ends with a name of the csv; of several, the one in the folder of its class."""
+def _find_image(
+    file: str, label: str, by_name: Mapping[str, Sequence[str]], labels: Set[str], where: str
+) -> str | None:
+    """The image whose path ends with a name of the csv; by a bare name, none in the folder of another class."""
     wanted = "/" + PurePosixPath(file.replace("\\", "/")).as_posix()
     fitting = [path for path in by_name.get(wanted.rpartition("/")[2], ()) if f"/{path}".endswith(wanted)]
+    if wanted.count("/") == 1:
+        fitting = [one for one in fitting if (folder := f"/{one}".split("/")[-2]) == label or folder not in labels]
     if len(fitting) > 1:
         fitting = [path for path in fitting if f"/{path}".split("/")[-2] == label] or fitting
     if len(fitting) > 1:

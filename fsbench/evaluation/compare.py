@@ -26,12 +26,7 @@ from fsbench.tasks.sampling import feasible_sizes
 
 
 def compare(
-    spec: Spec,
-    files: Sequence[FeatureFile],
-    runner: Runner,
-    base: Base = None,
-    *,
-    others: Sequence[Path] = (),
+    spec: Spec, files: Sequence[FeatureFile], runner: Runner, base: Base = None, *, others: Sequence[Path] = ()
 ) -> Comparison:
     """Run what is missing, read the rest from records, and assemble the table, with a group of rows per file.
 

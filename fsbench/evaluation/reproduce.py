@@ -16,7 +16,7 @@ from fsbench.evaluation.spec import NO_BASELINE, MethodChoice, Spec, protocols_o
 from fsbench.features.store import FeatureFile
 from fsbench.methods.registry import method_class, working_methods
 from fsbench.results.comparison import Column
-from fsbench.results.published import article_number
+from fsbench.results.published import CROPS, article_number
 from fsbench.results.record import Record
 
 _RIVALS = ("MAML", "Versa", "Entropy-min", "PT-MAP", "LaplacianShot", "BD-CSPN", "TIM", "alpha-TIM", "BAVARDAGE")
@@ -133,8 +133,8 @@ def reproduce(
             runs[dataset, backbone, label, column] = cell.record
         fewer = [f"{entry.label} ({entry.fewer})" for entry in comparison.entries if entry.fewer]
         parameters = "the article's parameters" if preset else "scale-free defaults"
-        parameters += f"; not as published ({differs})" if differs and (dataset, backbone) in places else ""
         notes.append(f"{dataset} {backbone}: {file.path}, {parameters}.")
+        notes += [f"{dataset} {backbone}: {line}" for line in comparison.warnings()]
         if fewer:
             notes.append(f"{dataset} {backbone}: fewer tasks where a network is adapted to each: {', '.join(fewer)}.")
     if runs:
@@ -177,7 +177,10 @@ def _places(layout: Layout, files: Sequence[FeatureFile], runner: Runner) -> dic
     for file in sorted(files, key=lambda file: bool(network_of(file))):
         made = file.provenance
         family = FAMILIES.get(made.family) if made.family else first_family(made.backbone)
-        place = made.dataset, (family.published if family else "") + ("*" if made.crops > 1 else "")
+        place = (
+            made.dataset,
+            (family.published if family else "") + {1: "", CROPS: "*"}.get(made.crops, " with other crops"),
+        )
         if place not in wanted or "base" not in file.splits:
             if not layout.others:
                 runner.reporter.say(f"{file.path} is not part of this table.")

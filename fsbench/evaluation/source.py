@@ -59,11 +59,14 @@ class Source:
 def load_source(file: FeatureFile, split: str, base: Statistics, other: FeatureFile | None = None) -> Source:
     """Read a split of a feature file with what belongs to it; `other` is the file of the base, if not the same."""
     rows = file.read(split, with_images=False)
-    repeated = repeated_rows(rows)
+    repeated, seen = repeated_rows(rows), {*rows.class_names} & {*file.provenance.seen}
+    warnings = [f"{split}: {repeated}, so that a query may be among the labelled images"] if repeated else []
+    if seen and split != "base":
+        warnings.append(f"{split}: the network was trained on {len(seen)} of its {len(rows.class_names)} classes")
     return Source(
         split_name=split,
         split=rows,
-        warnings=(f"{split}: {repeated}, so that a query may be among the labelled images",) if repeated else (),
+        warnings=tuple(warnings),
         base=base,
         provenance=file.provenance,
         base_provenance=other.provenance if other else None,

@@ -41,10 +41,7 @@ class Plan:
 
 
 def plan_sweep(
-    choices: Sequence[MethodChoice],
-    axes: Sequence[Axis],
-    splits: Sequence[str],
-    protocols: Sequence[TaskProtocol],
+    choices: Sequence[MethodChoice], axes: Sequence[Axis], splits: Sequence[str], protocols: Sequence[TaskProtocol]
 ) -> list[Plan]:
     """One panel per protocol: the first axis runs along it, every combination of the rest is a curve."""
     first, others = axes[0], axes[1:]

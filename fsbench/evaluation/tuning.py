@@ -59,12 +59,13 @@ class Search:
     @property
     def key(self) -> str:
         """Of everything that the parameters belong to. Of searches: the method's own grid, not the one searched."""
-        method = method_class(self.choice.method)
+        method, tuned = method_class(self.choice.method), self.method()
         content = {
             "method": method_key(self.choice.method),
             "version": method.info.version,
             "grid": method.info.grid,
-            "fixed": {name: self.method().values()[name] for name in _settled(self.choice)},
+            "fixed": {name: tuned.values()[name] for name in _settled(self.choice)},
+            "weights": tuned.params().get("weights", ""),
             "protocol": dataclasses.asdict(self.protocol),
             "features": self.source.split.digest,
             "base": self.source.base.digest if isinstance(self.source.base, BaseStatistics) else "",
@@ -116,6 +117,10 @@ def validation_source(file: FeatureFile, base: Statistics) -> Source:
     if "novel" in file.splits:
         why = "parameters would be tuned on novel classes."
         overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"), why)
+        both = {*file.summary("val").class_names} & {*file.summary("novel").class_names}
+        if named := sorted(name for name in both if not name.lstrip("-").isdigit()):
+            message = f"{len(named)} classes of val and novel of {file.path} have one name, such as {named[0]}: {why}"
+            raise FsbenchError(message, "Rename them if they are not the same.")
     return load_source(file, "val", base)
 
 
@@ -204,7 +209,7 @@ def configure_tuned(
 ) -> tuple[Method, Origins] | None:
     """A method with tuned parameters, and where they come from; None if it has none to tune, and none are stored."""
     tunable, val = method_class(choice.method).can_tune(), validation_source(file, source.base)
-    val = with_pixels(val, choice.network if tunable else "", file, runner)
+    val = with_pixels(val, choice.network, file, runner)
     search = Search(choice, val, protocol, tuning_path(file.path))
     best = runner.ranks.agree(search.stored) or (tune(search, grid_of(choice), runner) if tunable else None)
     confident, by_default = search.for_confidence(best), replace(search, goal="confidence")

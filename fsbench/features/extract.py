@@ -210,6 +210,8 @@ class Extraction:
     def provenance(self, notes: Iterable[str] = ()) -> Provenance:
         """What the feature file says of its origin; `notes` beside those of the data set."""
         info = self.backbone.info
+        others = {name for split in self.images.splits if split.name != "base" for name in split.class_names}
+        same = info.trained_on == self.dataset.name  # else a number is no name of a class
         made = Provenance(
             dataset=self.dataset.name,
             backbone=info.name,
@@ -218,6 +220,7 @@ class Extraction:
             weights_sha256=info.sha256,
             architecture=describe_architecture(info.architecture),
             trained_by=info.trained_by,
+            seen=tuple(name for name in info.trained_classes if name in others and (same or not name.isdigit())),
             other_transform=self.settings.transform or "",
             split_digest=self.dataset.split_digest,
             transform=json.dumps(asdict(self.images.random_crops or self.images.transform), sort_keys=True),
@@ -402,6 +405,8 @@ def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> Fea
             splits[split.name] = with_text(splits[split.name], text, job.backbone.info.name)
     shared = overlaps(splits)
     shared += [f"{name}: {words}: the same images twice?" for name in splits if (words := repeated_rows(splits[name]))]
+    if seen := job.provenance().seen:
+        shared.append(f"the network was trained on {len(seen)} classes that are not base classes, such as {seen[0]}")
     write_features(store.out, job.provenance([*skipped, *shared]), splits)
     store.clear(own=True)
     return FeatureFile.open(store.out)

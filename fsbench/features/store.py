@@ -56,6 +56,7 @@ class Provenance:
     imported: Sequence[Mapping[str, str]] = ()  # file, sha256, format and splits of what fsbench did not extract
     architecture: str = ""  # `widths 64-160-320-640`
     trained_by: str = ""  # "fsbench" for weights of `fsbench train`
+    seen: tuple[str, ...] = ()  # classes beside the base classes that the network was trained on
     other_transform: str = ""  # a transform that was chosen in place of the one that belongs to the network
     text_encoder: str = ""  # of the text prototypes, if there are some
     templates: tuple[str, ...] = ()  # that the names of the classes were put into

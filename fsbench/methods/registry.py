@@ -15,7 +15,7 @@ import os
 import sys
 import sysconfig
 import warnings
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping, Set
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -147,7 +147,7 @@ def method_key(name: str, cls: type[Method] | None = None) -> str:
 
     For a file of the user it changes with the content of the file and of those that the class `depends_on`, as they
     were when the class was loaded: `cls`, if the file may have changed since. For a method of an installed package it
-    changes with the version of the package.
+    changes with the version of the package. For both it changes with the versions of what they extend.
     """
     if name in METHODS:
         return name
@@ -156,7 +156,7 @@ def method_key(name: str, cls: type[Method] | None = None) -> str:
         key = f"{Path(path).name}:{attribute}@{_LOADED[cls or _from_file(name)][:8]}"
     else:
         entry = _plugins().get(name)
-        key = f"{name}@{entry.dist.version}" if entry and entry.dist else name
+        key = f"{name}@{entry.dist.version}{_extended(cls or _load(entry))}" if entry and entry.dist else name
     if not is_name(key):
         raise FsbenchError(
             f"The method {key!r} cannot be recorded: its name is too long, or has characters that cannot be printed.",
@@ -180,10 +180,16 @@ def _from_file(name: str) -> type[Method]:
     cls = _as_method(getattr(module, attribute), name)
     if cls not in _LOADED:
         _LOADED[cls] = _digest_of(cls)
-        if unnamed := sorted(module.__dict__["__imports__"] - {*_dependencies(cls)}):
-            names = ", ".join(os.path.relpath(one, Path(path).resolve().parent) for one in unnamed)
-            warnings.warn(f"{name} imports {names}, which depends_on should name.", stacklevel=2)
+        warn_of_imports({cls: name}, module.__dict__["__imports__"])
     return cls
+
+
+def warn_of_imports(methods: Mapping[type[Method], str], imported: Set[str]) -> None:
+    """Warn of files that methods of the user import and do not name, on which their results depend unseen."""
+    if unnamed := sorted(imported - {file for cls in methods for file in _dependencies(cls)}):
+        folder = Path(str(sys.modules[next(iter(methods)).__module__].__file__)).parent
+        names = ", ".join(os.path.relpath(one, folder) for one in unnamed)
+        warnings.warn(f"{', '.join(methods.values())} imports {names}, which depends_on should name.", stacklevel=3)
 
 
 _LOADED: dict[Any, str] = {}  # classes of files, and digests of what they depended on when they were loaded
@@ -192,7 +198,7 @@ _LOADED: dict[Any, str] = {}  # classes of files, and digests of what they depen
 def _digest_of(cls: type[Method]) -> str:
     """The SHA-256 of the file of a class and of those that it depends on."""
     module = sys.modules[cls.__module__]
-    digest = hashlib.sha256(module.__dict__["__text__"])
+    digest = hashlib.sha256(module.__dict__["__text__"] + _extended(cls).encode())
     for other in cls.depends_on:
         try:
             digest.update(f"\0{other}\0".encode() + (Path(str(module.__file__)).parent / other).read_bytes())
@@ -201,14 +207,20 @@ def _digest_of(cls: type[Method]) -> str:
     return digest.hexdigest()
 
 
+def _extended(cls: type[Method]) -> str:
+    """The methods of fsbench that a class of somebody else extends, with their versions; empty if there are none."""
+    ours = [one for one in cls.__mro__ if one.__module__.startswith("fsbench.") and "info" in vars(one)]
+    return "".join(f"+{one.info.name}{one.info.version}" for one in ours)  # type: ignore[attr-defined]
+
+
 def _dependencies(cls: type[Method]) -> list[str]:
     folder = Path(str(sys.modules[cls.__module__].__file__)).parent
     return [os.path.realpath(folder / other) for other in cls.depends_on]
 
 
-def _own_modules(folder: Path, declared: Container[str]) -> dict[str, str]:
-    """Modules and their files, in a folder or declared: neither installed nor files of methods nor the program."""
-    others = ("site-packages", sysconfig.get_path("stdlib"))
+def own_modules() -> dict[str, str]:
+    """Modules of the user and their files: neither installed nor files of methods nor the program."""
+    others = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"))
     own = {}
     for name, module in [*sys.modules.items()]:
         known = getattr(module, "__dict__", {})
@@ -216,7 +228,7 @@ def _own_modules(folder: Path, declared: Container[str]) -> dict[str, str]:
         outside = name.startswith("__") or name.partition(".")[0] == "fsbench" or "@" in name
         if Path(place).is_absolute() and not outside and not any(other in place for other in others):
             own[name] = os.path.realpath(place)
-    return {name: file for name, file in own.items() if file in declared or file.startswith(f"{folder}{os.sep}")}
+    return own
 
 
 @functools.cache
@@ -231,7 +243,9 @@ def _execute(path: Path, text: bytes) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
     module.__dict__["__text__"] = text
     declared = {file for cls in _LOADED if cls.__module__ in sys.modules for file in _dependencies(cls)}
-    before = {one: (sys.modules.pop(one), file) for one, file in _own_modules(path.parent, declared).items()}
+    own, folder = own_modules(), f"{path.parent}{os.sep}"
+    again = {one: file for one, file in own.items() if file in declared or file.startswith(folder)}
+    before = {one: (sys.modules.pop(one), file) for one, file in again.items()}
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a copy of this second would pass for up to date
     try:
         exec(compile(text, path, "exec"), vars(module))
@@ -240,11 +254,11 @@ def _execute(path: Path, text: bytes) -> ModuleType:
         raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
     finally:
         sys.dont_write_bytecode = writes
-        imported = _own_modules(path.parent, declared)
+        imported = {file for one, file in own_modules().items() if one in again or one not in own}
         for one, (other, file) in before.items():
             if file not in declared:
                 sys.modules.setdefault(one, other)
-    module.__dict__["__imports__"] = {file for file in imported.values() if Path(file).is_file()}
+    module.__dict__["__imports__"] = {file for file in imported if Path(file).is_file()}
     return module
 
 

@@ -108,10 +108,7 @@ def clusters_of(tasks: TaskBatch) -> Clusters:
 
 
 def unrolled(
-    clusters: Clusters,
-    scale: float | Tensor,
-    balance: Sequence[float] | Tensor,
-    temperature: Sequence[float] | Tensor,
+    clusters: Clusters, scale: float | Tensor, balance: Sequence[float] | Tensor, temperature: Sequence[float] | Tensor
 ) -> Tensor:
     """Logits (B, K, Q) of the last iteration: (−½ ‖s x_q − s w_k‖² + g_l log π_k) / T_l."""
     similarity, squared = clusters.means()

@@ -31,7 +31,7 @@ _AXES = {
     "prior_alpha": "alpha_o", "shots": "L", "queries": "Q", "t_km": "T_km", "t_vb": "T_vb", "s_max": "s_max",
     "beta": "beta_o",
 }  # fmt: skip
-_CROPS = 30  # behind the numbers with a star
+CROPS = 30  # behind the numbers with a star
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,13 @@ def _other_base(record: Record) -> bool:
 def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
     """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none.
 
-    A curve has no notes, so there are none beside a network that is known not to be the published one.
+    A curve has no notes, so there are none beside what is known not to be the published network, images or parameters.
     """
-    if _other_base(record) or record.network or record.run.protocol.preset.overlap:
+    protocol, origins = record.run.protocol, record.origins
+    given = [name for name, one in origins.params.items() if one in ("given", "tuned") and name != origins.variant]
+    others = len(given) > (not hasattr(protocol, axis))  # than the axis itself
+    unlike = record.network or record.images or not record.provenance.family
+    if others or unlike or protocol.preset.overlap or _other_base(record):
         return []
     split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}
@@ -140,7 +144,7 @@ def _setting(record: Record) -> Row:
     name = family.published if family and usual and not (protocol.unknown or protocol.pooled) else ""
     return {
         "dataset": PUBLISHED_ON.get(record.dataset, "none"),
-        "backbone": (name or "none") + {1: "", _CROPS: "*"}.get(made.crops, " with other crops"),
+        "backbone": (name or "none") + {1: "", CROPS: "*"}.get(made.crops, " with other crops"),
         "setting": "balanced" if protocol.alpha is None else "dirichlet",
         "alpha": "" if protocol.alpha is None else f"{protocol.alpha:g}",
         "shots": str(protocol.shots),

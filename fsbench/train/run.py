@@ -156,7 +156,8 @@ class Plan:
     def metadata(self, progress: Progress) -> dict[str, Any]:
         """What the header of the weights file says about the training."""
         versions = {"fsbench": fsbench.__version__, **library_versions()}
-        facts = {**self.describe(), "split_digest": self.dataset.split_digest, "versions": versions}
+        classes = {"split_digest": self.dataset.split_digest, "classes": self.base.class_names}
+        facts = {**self.describe(), **classes, "versions": versions}
         if self.settings.episodes:
             facts["inner"] = self.settings.episodes.inner
         if look := _look_at(self.settings, progress):

@@ -25,7 +25,7 @@ def output_of(*arguments: str) -> str:
 def test_a_sweep_prints_draws_and_stores(here: Path) -> None:
     shown = output_of("sweep", "--over", "t-vb=40,50", "--split", "val,novel", *FEW, "--out", "curve.svg")
     assert "T_vb" in shown
-    assert "(published 74.10)" in shown
+    assert "(published" not in shown  # beside other images than the benchmark's
     assert max(len(line) for line in shown.splitlines() if not line.startswith(("Figure", "fsbench:"))) <= 100
     assert "|disjoint:1|5w1s75q|dirichlet:2|seed:0|tasks:4|" in shown
     assert "|over:t_vb=40,50" in shown

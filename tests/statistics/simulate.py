@@ -1,6 +1,5 @@
 """Simulations behind docs/statistics.md: `python -m tests.statistics.simulate` prints its tables, in some minutes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Self
@@ -8,14 +7,11 @@ from typing import Self
 import numpy as np
 
 from fsbench.evaluation.engine import TaskList, solve
-from fsbench.features.scatter import BaseStatistics
 from fsbench.features.store import Split, make_split
-from fsbench.methods.base import Method
-from fsbench.methods.bavardage import Bavardage
 from fsbench.methods.simpleshot import SimpleShot
 from fsbench.results.comparison import Comparison, Runs, compare_records
 from fsbench.results.metrics import accuracy
-from fsbench.results.statistics import LEVEL, Interval, holm, interval, interval_over_classes, paired_p_values
+from fsbench.results.statistics import LEVEL, holm, interval, interval_over_classes, paired_p_values
 from fsbench.tasks.protocol import TaskProtocol
 from fsbench.tasks.random import dirichlet_counts
 from fsbench.tasks.sampling import _draw_counts, sample_tasks
@@ -45,15 +41,10 @@ class World:
         return make_split((self.means[labels] + 1.5 * noise).astype(np.float32), labels)
 
 
-def percent(methods: Sequence[Method], split: Split, base: BaseStatistics | None, tasks: TaskList) -> np.ndarray:
-    """(M, T): accuracies of methods on the same tasks."""
-    outcomes = solve(methods, split, base, tasks, device=CPU)
-    return np.stack([accuracy(outcome.answers) for outcome in outcomes])
-
-
 def run(split: Split, tasks: int, seed: int) -> np.ndarray:
     """(3, T): accuracies of both methods, and their difference."""
-    first, second = percent(METHODS, split, None, TaskList(PROTOCOL, seed, np.arange(tasks)))
+    outcomes = solve(METHODS, split, None, TaskList(PROTOCOL, seed, np.arange(tasks)), device=CPU)
+    first, second = (accuracy(outcome.answers) for outcome in outcomes)
     return np.stack([first, second, first - second])
 
 
@@ -82,24 +73,6 @@ def coverage(classes: int, images: int, repeats: int, tasks: int = 300, *, world
         for kind, intervals in (("tasks", over_tasks), ("classes", over_classes)):
             held[kind].append([one.low < value < one.high for one, value in zip(intervals, truth, strict=True)])
     return {kind: np.mean(inside, axis=0).tolist() for kind, inside in held.items()}
-
-
-def told_alpha(alpha: float, tasks: int, *, seed: int = 0) -> Interval:
-    """Accuracy of BAVARDAGE with the sampler's α as its prior, minus that with 2, on weak features."""
-    rng = np.random.default_rng(seed)
-
-    def weak(classes: int) -> Split:
-        labels = np.repeat(np.arange(classes), 150)
-        means = rng.normal(size=(classes, 40)) * 0.25 + 0.8
-        rows = np.maximum(means[labels] + rng.normal(size=(len(labels), 40)) * np.geomspace(1.2, 0.2, 40), 0)
-        return make_split(rows.astype(np.float32), labels)
-
-    base, novel = weak(30), weak(20)
-    statistics = BaseStatistics.fit(base.features, base.labels)
-    methods = [Bavardage(prior_alpha=prior) for prior in (alpha, 2.0)]
-    drawn = TaskList(TaskProtocol(alpha=alpha), seed, np.arange(tasks))
-    told, fixed = percent(methods, novel, statistics, drawn)
-    return interval(told - fixed)
 
 
 def simulated(methods: int, rng: np.random.Generator, *, tasks: int = 40, lead: float = 0.0) -> Comparison:
@@ -164,10 +137,6 @@ def main() -> None:
     for classes in (10, 20, 50):
         for kind, shares in coverage(classes, 60, 250).items():
             print(classes, kind, *(f"{share:.3f}" for share in shares), flush=True)
-    print("told α minus fixed 2, in points")
-    for alpha in (0.5, 1.0, 2.0, 4.0, 10.0):
-        found = told_alpha(alpha, 2000)
-        print(alpha, f"{found.mean:+.2f} ± {found.half_width:.2f}", flush=True)
     print("redraws: images, α, redrawn in %, change of the variance in %")
     for images in (60, 600):
         for alpha in (0.5, 1.0, 2.0):

@@ -103,8 +103,8 @@ class ImageLoader:
             return known
         names, hashes = file.images(split)
         name, summary = file.provenance.dataset, file.summary(split)
-        if not names:
-            raise FsbenchError(f"{file.path} does not name its images.", "Make the features with fsbench extract.")
+        if not names or not hashes:
+            raise FsbenchError(f"{file.path} does not say which images it has.", "Make it with fsbench extract.")
         if name in DATASETS:
             rendered = name != EMBEDDED or (self.data / EMBEDDED).exists()
             notes = Reporter(silent=True) if rendered else reporter  # extract already showed these notes

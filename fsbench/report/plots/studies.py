@@ -12,17 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from fsbench.errors import FsbenchError
-from fsbench.report.plots.style import (
-    COLOURS,
-    INK,
-    LINES,
-    MARKERS,
-    Paper,
-    Width,
-    faint_grid,
-    line_look,
-    short_name,
-)
+from fsbench.report.plots.style import COLOURS, INK, LINES, MARKERS, Paper, Width, faint_grid, line_look, short_name
 from fsbench.report.writers import number
 from fsbench.results.studies import Panel, Sweep
 

@@ -143,6 +143,11 @@ class TestCsv:
         put(tmp_path, [f"images/{WNID}/1.png", f"images/{WNID2}/1.png"])
         write(tmp_path / "test.csv", f"1.png,{WNID2}")
         assert load_dataset(tmp_path, "mini").splits["novel"].images == (f"images/{WNID2}/1.png",)
+        (tmp_path / "images" / WNID / "1.png").unlink()
+        write(tmp_path / "test.csv", f"1.png,{WNID2}", f"1.png,{WNID}")  # not that of another class
+        with pytest.raises(FsbenchError, match="1 images that"):
+            load_dataset(tmp_path, "mini")
+        put(tmp_path, [f"images/{WNID}/1.png"])
         write(tmp_path / "test.csv", "1.png,5")
         with pytest.raises(FsbenchError, match=r"'1\.png' in line 1 .* fits 2 files"):
             load_dataset(tmp_path, "mini")

@@ -117,7 +117,9 @@ def test_missing_and_other_weights_or_names_are_refused(place: Path, features: F
     assert all(words in told for words in ("rn12.safetensors with SHA-256", "--weights-dir"))
     file = FeatureFile.open(features.write(tmp_path / "mine.h5", "tints"))
     assert "does not say which weights" in refusal(place, "MeanOfNetwork", file=file)
-    assert "does not name its images" in refusal(place, "MeanColour", file=file)
+    named = replace(file_of(place).read("novel"), hashes=())  # as of an import
+    file = feature_file(tmp_path / "named.h5", file_of(place).provenance, novel=named)
+    assert "does not say which images" in refusal(place, "MeanColour", file=file)
 
 
 def test_images_in_another_order_are_matched_by_name(place: Path, tmp_path: Path) -> None:

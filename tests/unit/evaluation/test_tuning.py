@@ -93,7 +93,9 @@ def test_all_that_matters_is_in_the_key(search: Search, file: FeatureFile, monke
     keys.add(search.key)
     bavardage = method_class("bavardage")
     monkeypatch.setattr(bavardage, "info", replace(bavardage.info, version=99))
-    assert len({*keys, search.key}) == 11
+    keys.add(search.key)
+    monkeypatch.setattr(bavardage, "params", lambda self: {"weights": "other"})
+    assert len({*keys, search.key}) == 12
 
 
 def test_a_file_without_val_classes_is_refused(features: Features, tmp_path: Path) -> None:
@@ -101,6 +103,10 @@ def test_a_file_without_val_classes_is_refused(features: Features, tmp_path: Pat
     with pytest.raises(FsbenchError, match="no split val") as caught:
         validation_source(file, None)
     assert "Extract val images" in caught.value.hint
+    named = replace(features.val, class_names=("owl", *features.val.class_names[1:]))
+    both = replace(features.novel, class_names=(*features.novel.class_names[1:], "owl"))
+    with pytest.raises(FsbenchError, match=r"1 classes of val and novel of .* have one name, such as owl"):
+        validation_source(feature_file(tmp_path / "both.h5", base=features.base, val=named, novel=both), None)
 
 
 def test_what_the_user_fixed_is_not_tuned() -> None:

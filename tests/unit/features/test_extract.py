@@ -18,7 +18,7 @@ from fsbench.backbones.load import Weights, encode_backbone, load_backbone
 from fsbench.data.dataset import ImageDataset
 from fsbench.data.scan import OwnData
 from fsbench.errors import FsbenchError
-from fsbench.evaluation.source import network_of
+from fsbench.evaluation.source import load_source, network_of
 from fsbench.features import extract as module
 from fsbench.features import forward
 from fsbench.features import image_hashes as hashing
@@ -185,6 +185,19 @@ def test_another_split_or_folder_is_another_view_of_the_same_rows(tmp_path: Path
     whole = divide(root, tmp_path / "apart" / "f.h5", seed=1)  # made from nothing, it is the same file
     assert whole.provenance == beside.provenance
     np.testing.assert_allclose(everything(whole), everything(beside), atol=1e-5)
+
+
+def test_classes_that_the_network_was_trained_on_are_named(tmp_path: Path) -> None:
+    root = write_images(tmp_path / "own", FLAT)
+    dataset = OwnData(root, fractions="0.5,0.25,0.25").load()
+    seen = (*dataset.splits["novel"].class_names, *dataset.splits["base"].class_names, "elsewhere")
+    backbone = load_backbone("rn12", random_seed=0, width=4)
+    weights = tmp_path / "own.safetensors"
+    weights.write_bytes(encode_backbone(backbone, {"dataset": "other", "epochs": 1, "classes": seen}))
+    file = extract(dataset, load_backbone("rn12", weights), tmp_path / "f.h5", PLAIN, CPU, QUIET)
+    assert "the network was trained on 2 classes that are not base classes" in file.provenance.notes[-1]
+    assert load_source(file, "novel", None).warnings == ("novel: the network was trained on 2 of its 2 classes",)
+    assert load_source(file, "val", None).warnings == load_source(file, "base", None).warnings == ()
 
 
 def test_rows_follow_the_content_of_images_and_not_their_names(tmp_path: Path, computed: list[int]) -> None:

@@ -39,7 +39,7 @@ def test_classes_get_equal_sizes(dtype: torch.dtype, sharpness: float, ways: int
     sizes = torch.full((4, ways), queries / ways, dtype=dtype)
     torch.testing.assert_close(plan.sum(dim=2), sizes, atol=tolerance * queries / ways, rtol=0)
     torch.testing.assert_close(plan.sum(dim=1), torch.ones(4, queries, dtype=dtype))
-    torch.testing.assert_close(plan, torch.softmax(logits.to(dtype) + equal.potentials, dim=1))
+    torch.testing.assert_close(plan, torch.softmax(logits.to(dtype) + equal.potentials, dim=1))  # type: ignore[operator]
     hard = 1e5 * logits.to(dtype)  # which gives numbers, too
     assert EqualSizes()(hard).isfinite().all()
 

@@ -68,7 +68,7 @@ def test_installed_packages_offer_methods_by_entry_point(monkeypatch: pytest.Mon
     assert method_names() == registry.working_methods() == [*METHODS, "theirs0"]
     assert method_key("theirs0") == "theirs0"
     vars(entry)["dist"] = SimpleNamespace(version="1.2")
-    assert method_key("theirs0") == "theirs0@1.2"
+    assert method_key("theirs0") == "theirs0@1.2+ncm1"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_file_that_changed_or_fails_is_executed_again(own: Path) -> None:
 
 def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
     one, two = (method_key(f"{own}:{name}") for name in ("One", "Two"))
-    assert one == f"own.py:One@{hashlib.sha256(own.read_bytes()).hexdigest()[:8]}"
+    assert one == f"own.py:One@{hashlib.sha256(own.read_bytes() + b'+ncm1').hexdigest()[:8]}"  # which it extends
     own.with_name("w.npy").write_bytes(b"2")
     assert method_key(f"{own}:One") == one
     assert method_key(f"{own}:Two") != two
@@ -168,3 +168,20 @@ def test_helpers_are_reloaded_or_named(own: Path, monkeypatch: pytest.MonkeyPatc
     own.write_text(text)
     with pytest.warns(match=f"own.py:One imports {file}, which depends_on should name"):
         method_class(f"{own}:One")
+
+
+def test_what_is_imported_from_elsewhere_or_while_it_runs_is_named(
+    features: Features, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("own_first", "own_second"):
+        own.with_name(f"{name}.py").touch()
+    monkeypatch.syspath_prepend(own.parent)
+    late = "    def classify(self, tasks):\n        import own_second\n        return super().classify(tasks)\n"
+    own.with_name("methods").mkdir()
+    (moved := own.rename(own.with_name("methods") / "own.py")).write_text(
+        f"{OWN}\nimport own_first\n\nclass Late(One):\n{late}"
+    )
+    with pytest.warns(match=r"own\.py:Late imports \.\./own_first\.py, which"):
+        method_class(f"{moved}:Late")
+    with pytest.warns(match=r"own\.py:Late imports \.\./own_second\.py, which"):
+        compared(f"{moved}:Late", [FeatureFile.open(features.write(own.with_name("synthetic-none.h5")))], tasks=5)

@@ -108,13 +108,15 @@ def test_every_row_stands_beside_some_run() -> None:
 
 def test_published_points_are_those_of_the_article() -> None:
     def points(axis: str, method: str = "bavardage", **changes: Any) -> dict[float, float]:
-        return dict(published_curve(make_record(method, **{"dataset": "mini", "backbone": "wrn", **changes}), axis))
+        usual = {"dataset": "mini", "backbone": "wrn", "family": "wrn-simpleshot"}
+        return dict(published_curve(make_record(method, **{**usual, **changes}), axis))
 
     assert [*points("t_vb", split="val").items()][:2] == [(30.0, 75.81), (40.0, 78.36)]
     assert points("queries", "soft-kmeans")[150.0] == 72.64
     assert points("prior_alpha", alpha=4.0)[10.0] == 74.90
     assert points("tau", split="val") == points("t_vb", "ncm", split="val") == {}
     others: list[dict[str, Any]] = [{"dataset": "cub"}, {"crops": 30}, {"network": "x"}, {"name": "veilleux"}]
+    others += [{"family": ""}, {"images": "fewer"}, {"given": ["t_vb", "beta"]}]
     assert all(points("t_vb", split="val", **change) == {} for change in others)
 
 

@@ -94,7 +94,6 @@ def test_the_rate_rises_to_the_peak_and_falls_as_half_a_cosine() -> None:
     assert 0 < rates[-1] < 1e-3 * 0.4
     rates = [learning_rate(step, 10, 1.0, 0.0) for step in range(10)]  # one warm-up step and nine more
     assert rates == pytest.approx([math.cos(math.pi * step / 20) ** 2 for step in range(10)])
-    assert learning_rate(0, 1, 0.1, 0.05) == 0.1
 
 
 def test_channels_come_last_unless_strided_convolutions_would_overrun() -> None:
@@ -254,14 +253,12 @@ def test_all_choices_are_equally_frequent_and_change_with_the_epoch() -> None:
 def test_crops_lie_inside_the_image_with_the_area_and_shape_asked_for() -> None:
     aspects = np.where(ROWS % 2, 1.0, 2.0)
     centres, sizes = draws.crops(1, 0, ROWS, aspects, 0.25)
-    assert (centres - sizes / 2 >= -1e-12).all()
-    assert (centres + sizes / 2 <= 1 + 1e-12).all()
+    assert (np.abs(2 * centres - 1) + sizes <= 1 + 1e-12).all()
     area, ratio = sizes.prod(axis=1), sizes[:, 0] / sizes[:, 1] * aspects
     whole = (sizes < 1).all(axis=1)  # nothing cut off
     assert whole.mean() > 0.4
     assert (area[whole] >= 0.25).all()
-    assert (ratio[whole] + 1e-9 >= 0.75).all()
-    assert (ratio[whole] - 1e-9 <= 4 / 3).all()
+    assert np.abs(np.log(ratio[whole])).max() <= np.log(4 / 3) + 1e-9
 
 
 def test_mixing_follows_beta_and_permutes_the_batch() -> None:
