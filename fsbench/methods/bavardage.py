@@ -87,7 +87,7 @@ class Bavardage(Method):
     # `product`: Soft-KMEANS times the nearest class mean of the sphered support
     start: Literal["soft-kmeans", "product"] = "soft-kmeans"
     # c: with more than c + 1 classes, what favours large ones counts less, by ω = min(1, c/(K−1)), and what is not
-    # labelled too: β_o and `auto` λ by ω^e; e is ½ for tasks around the base mean or with one shot, else more
+    # labelled too: β_o and `auto` λ by ω^e; e is ½ with one shot, equal sizes, or around the base mean, else more
     size_terms: Annotated[float, Field(gt=0)] = math.inf
     # m_o: the `base` mean, 0; or the mean of the queries, as far as the `task` lies off the base mean
     prior_mean: Literal["base", "task"] = "base"
@@ -105,7 +105,7 @@ class Bavardage(Method):
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
-        starts_from="soft-kmeans", version=5,  # 4: in `weighted`, e was ½ for all tasks
+        starts_from="soft-kmeans", version=5,  # 4: in `weighted`, e was always ½
     )  # fmt: skip
 
     @classmethod
@@ -174,8 +174,8 @@ class Bavardage(Method):
         if self.start == "product":
             normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the assignments
             assigned = normalised(_with_nearest_mean(sphered, assigned))
-        trust, large = self._trust_in_guesses(assigned, sphered.support.shape[2], share), self._trust_in_sizes(assigned)
-        weight, prior = self._weight(trust, *assigned.shape[1:], equal=equal), self.beta * trust  # λ and β_o
+        flat, large = self._trust_in_rest(sphered, assigned, None if equal else share), self._trust_in_sizes(assigned)
+        weight, prior = self._weight(flat, *assigned.shape[1:], equal=equal), self.beta * flat  # λ and β_o
         for _ in range(self.steps):
             assigned = normalised(self._logits(sphered, assigned, weight, prior, large, share))
         return assigned
@@ -210,14 +210,14 @@ class Bavardage(Method):
         sizes = self._log_mixing(clusters, clusters.count(assigned)) - dimension / (2 * beta)
         return large * sizes + precision * (similarity - squared / 2)
 
-    def _weight(self, trust: Tensor, ways: int, queries: int, *, equal: bool) -> Tensor:
+    def _weight(self, flat: Tensor, ways: int, queries: int, *, equal: bool) -> Tensor:
         """λ: the trust in queries falls with the root of their number, per class up to c + 1 classes."""
-        weight = TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries) * trust
-        return weight.clamp_max(1.0) if self.query_weight == "auto" else torch.full_like(trust, self.query_weight)
+        weight = TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries) * flat
+        return weight.clamp_max(1.0) if self.query_weight == "auto" else torch.full_like(flat, self.query_weight)
 
-    def _trust_in_guesses(self, assigned: Tensor, support: int, share: Tensor | None) -> Tensor:
-        """ω^e (B, 1, 1), e = ½ + r (S/(S+1) − ½) n, with n = 1 / Σ_k o_qk² the number of classes that share a query."""
-        ways, flat = assigned.shape[1], assigned.new_full((1, 1, 1), self._flat(assigned.shape[1]))
+    def _trust_in_rest(self, clusters: Clusters, assigned: Tensor, share: Tensor | None) -> Tensor:
+        """ω^e (B, 1, 1), e = ½ + share (S/(S+1) − ½) n, with n = 1 / Σ_k o_qk², the number of classes of a query."""
+        (ways, support), flat = clusters.support.shape[1:], assigned.new_full((1, 1, 1), self._flat(assigned.shape[1]))
         if share is None:
             return flat.sqrt()
         spread = assigned.square().sum(dim=1, keepdim=True).reciprocal().mean(dim=2, keepdim=True)

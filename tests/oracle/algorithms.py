@@ -27,20 +27,19 @@ def bavardage(
     normalised = normalised or softmax
     known = np.eye(labels.max() + 1, dtype=x.dtype)[labels]  # (S, K)
     o = soft_kmeans(x, known, given.t_km, given.km_steps, normalised)
-    tau, d = float(given.tau), known.shape[1] - 1
+    tau, d, equal = float(given.tau), known.shape[1] - 1, normalised is not softmax
     if given.start == "product":
         means = known.T @ sphered[: len(known)] / known.sum(axis=0)[:, None]
         nearest = softmax(-0.5 * START_TAU * squared_distances(sphered, means))
         with np.errstate(divide="ignore"):
             product = np.maximum(np.log(o), -700) + np.maximum(np.log(nearest), -700)
         o = np.concatenate([known, normalised(product[len(known) :])])
-    share = off_centre(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), given)
-    centre = share * sphered[len(known) :].mean(axis=0)  # m_o
-    large, trust = trust_in_sizes(o[len(known) :], given), trust_in_guesses(o, len(known), share, given)
+    share = off_centre(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), given)  # of m_o
+    large, trust = trust_in_sizes(o[len(known) :], given), trust_in_rest(o, len(known), 0 if equal else share, given)
     weight, prior = np.ones((len(x), 1)), given.beta * trust  # of every sample, and β_o
-    weight[len(known) :] = query_weight(given, normalised is not softmax, (len(x) - len(known)) / (d + 1), trust)
+    weight[len(known) :] = query_weight(given, equal, (len(x) - len(known)) / (d + 1), trust)
     for _ in range(given.steps):
-        u = plda(sphered - centre, o * weight, gamma=prior)  # from m_o, which is then 0
+        u = plda(sphered - share * sphered[len(known) :].mean(axis=0), o * weight, gamma=prior)  # m_o is then 0
         count = o.sum(axis=0)  # N_k
         alpha = given.prior_alpha + count - (known.sum(axis=0) if given.variant == "released" else 0)  # Eq. 3
         beta = prior + (o * weight).sum(axis=0)
@@ -54,23 +53,21 @@ def bavardage(
 
 def query_weight(given: Bavardage, equal: bool, queries: float, trust: float) -> float:
     """λ: a number, or 0.4 (equal sizes: 0.8) at 15 queries per class, falling with the root of their number."""
-    if given.query_weight != "auto":
-        return float(given.query_weight)
-    return float(min(1.0, (0.8 if equal else 0.4) * (queries / 15) ** -0.5 * trust))
+    chosen = (0.8 if equal else 0.4) * (queries / 15) ** -0.5 * trust
+    return min(1.0, chosen) if given.query_weight == "auto" else float(given.query_weight)
 
 
 def off_centre(sphered: Array, o: Array, given: Bavardage) -> float:
     """What of ‖Σ_n x_n‖² exceeds the sum over classes of ‖Σ_n o_nk x_n‖², as a share."""
     total = (sphered.sum(axis=0) ** 2).sum()
-    share = max(0.0, 1 - sum((o[:, k] @ sphered) @ (o[:, k] @ sphered) for k in range(o.shape[1])) / total)
-    return share if given.prior_mean == "task" else 0.0
+    spread = sum((o[:, k] @ sphered) @ (o[:, k] @ sphered) for k in range(o.shape[1])) / total
+    return max(0.0, 1 - spread) if given.prior_mean == "task" else 0.0
 
 
-def trust_in_guesses(o: Array, support: int, share: float, given: Bavardage) -> float:
-    """min(1, c / d)^e, e from ½ at one shot or a share of 0, towards S / (S + 1) and more with n classes per query."""
-    ways, n = o.shape[1], np.mean([1 / (row @ row) for row in o[support:]])
-    weight_of_support = support / ways / (support / ways + 1)
-    return float(min(1.0, given.size_terms / (ways - 1)) ** (0.5 + share * n * (weight_of_support - 0.5)))
+def trust_in_rest(o: Array, support: int, share: float, given: Bavardage) -> float:
+    """min(1, c / d)^e: e is ½ at one shot or a share of 0, else up to S / (S + 1), more with n classes per query."""
+    shots, n = support / o.shape[1], np.mean([1 / (row @ row) for row in o[support:]])
+    return float(min(1.0, given.size_terms / (o.shape[1] - 1)) ** (0.5 + share * n * (shots / (shots + 1) - 0.5)))
 
 
 def look_equal(o: Array) -> bool:
