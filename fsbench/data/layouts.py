@@ -232,14 +232,12 @@ def _list_csv(root: Path, files: Mapping[str, Path], info: DatasetInfo | None) -
     return Listing(root, f"images listed by {listed}", FolderImages(root), splits)
 
 
-def _find_image(
-    file: str, label: str, by_name: Mapping[str, Sequence[str]], labels: Set[str], where: str
-) -> str | None:
+def _find_image(file: str, label: str, by_name: Mapping[str, Sequence[str]], known: Set[str], where: str) -> str | None:
     """The image whose path ends with a name of the csv; by a bare name, none in the folder of another class."""
     wanted = "/" + PurePosixPath(file.replace("\\", "/")).as_posix()
     fitting = [path for path in by_name.get(wanted.rpartition("/")[2], ()) if f"/{path}".endswith(wanted)]
     if wanted.count("/") == 1:
-        fitting = [one for one in fitting if (folder := f"/{one}".split("/")[-2]) == label or folder not in labels]
+        fitting = [one for one in fitting if (folder := f"/{one}".split("/")[-2]) == label or folder not in known]
     if len(fitting) > 1:
         fitting = [path for path in fitting if f"/{path}".split("/")[-2] == label] or fitting
     if len(fitting) > 1:

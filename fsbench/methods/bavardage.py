@@ -82,13 +82,12 @@ class Bavardage(Method):
     steps: Count = 5  # iterations of variational Bayes
     km_steps: Count = 5  # iterations of Soft-KMEANS
     # The following are not the article's, their defaults are.
-    # λ, what a query counts in the centroids; a labelled image counts 1. `auto`: min(1, 0.4 √(15 K ω / Q)), twice 0.4
-    # for equal class sizes
+    # λ, what a query counts in the centroids, a labelled image 1. `auto`: min(1, 0.4 √(15 K / Q) ω^e); equal sizes: 0.8
     query_weight: Share | Literal["auto"] = 1.0
     # `product`: Soft-KMEANS times the nearest class mean of the sphered support
     start: Literal["soft-kmeans", "product"] = "soft-kmeans"
     # c: with more than c + 1 classes, what favours large ones counts less, by ω = min(1, c/(K−1)), and what is not
-    # labelled too: β_o and `auto` λ by √ω
+    # labelled too: β_o and `auto` λ by ω^e; e is ½ with one shot, equal sizes, or around the base mean, else more
     size_terms: Annotated[float, Field(gt=0)] = math.inf
     # m_o: the `base` mean, 0; or the mean of the queries, as far as the `task` lies off the base mean
     prior_mean: Literal["base", "task"] = "base"
@@ -106,7 +105,7 @@ class Bavardage(Method):
         grid={"t_km": (10.0, 50.0), "tau": (0.1, 0.2, 0.3, 0.5, 1.0), "sigma": (10.0, 15.0, 20.0, 30.0, 50.0)},
         published={"BAVARDAGE": {"stage": ("plda",), "variant": ("article", "released")},
                    "Soft-KMEANS+VB": {"stage": ("vb",), "variant": ("article", "released")}},
-        starts_from="soft-kmeans", version=5,  # 4: sizes were not equal where queries of `transport` were nearly hard
+        starts_from="soft-kmeans", version=5,  # 4: `weighted` had e = ½ always; equal sizes were not where nearly hard
     )  # fmt: skip
 
     @classmethod
@@ -175,9 +174,10 @@ class Bavardage(Method):
         if self.start == "product":
             normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the assignments
             assigned = normalised(_with_nearest_mean(sphered, assigned))
-        weight, large = self._weight(*assigned.shape[1:], equal=equal), self._trust_in_sizes(assigned)
+        flat, large = self._trust_in_rest(sphered, assigned, None if equal else share), self._trust_in_sizes(assigned)
+        weight, prior = self._weight(flat, *assigned.shape[1:], equal=equal), self.beta * flat  # λ and β_o
         for _ in range(self.steps):
-            assigned = normalised(self._logits(sphered, assigned, weight, large, share))
+            assigned = normalised(self._logits(sphered, assigned, weight, prior, large, share))
         return assigned
 
     def _products(self, tasks: TaskBatch) -> tuple[InnerProducts, InnerProducts]:
@@ -193,15 +193,14 @@ class Bavardage(Method):
         return InnerProducts(plain), InnerProducts(sphered)
 
     def _logits(
-        self, clusters: Clusters, assigned: Tensor, weight: float, large: Tensor | float, share: Tensor | None
+        self, clusters: Clusters, assigned: Tensor, weight: Tensor, prior: Tensor, large: Tensor, share: Tensor | None
     ) -> Tensor:
-        """The M step, Eq. 3 with query weight λ, and the E step before it is normalised, (B, K, Q).
+        """The M step, Eq. 3 with query weight λ and β_o, and the E step before it is normalised, (B, K, Q).
 
         m_o is 0, or the share (B, 1, 1) of the mean of the queries. The E step is Eq. 5 without the terms that are the
         same for every class, and those that favour large classes have the weight ω (B, 1, 1).
         """
         dimension, weighted = assigned.shape[1] - 1, weight * assigned  # d = K − 1, and λ o
-        prior = self.beta * math.sqrt(self._flat(assigned.shape[1]))  # β_o
         beta = prior + clusters.count(weighted)  # (B, K, 1)
         if share is not None:
             weighted = weighted + prior * share / assigned.shape[2]  # with β_o m_o
@@ -211,18 +210,22 @@ class Bavardage(Method):
         sizes = self._log_mixing(clusters, clusters.count(assigned)) - dimension / (2 * beta)
         return large * sizes + precision * (similarity - squared / 2)
 
-    def _weight(self, ways: int, queries: int, *, equal: bool) -> float:
+    def _weight(self, flat: Tensor, ways: int, queries: int, *, equal: bool) -> Tensor:
         """λ: the trust in queries falls with the root of their number, per class up to c + 1 classes."""
-        if isinstance(self.query_weight, str):
-            trust = TRUST["equal" if equal else "free"]
-            return min(1.0, trust * math.sqrt(15 * ways * self._flat(ways) / queries))
-        return float(self.query_weight)
+        weight = TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries) * flat
+        return weight.clamp_max(1.0) if self.query_weight == "auto" else torch.full_like(flat, self.query_weight)
+
+    def _trust_in_rest(self, clusters: Clusters, assigned: Tensor, share: Tensor | None) -> Tensor:
+        """ω^e (B, 1, 1), e = ½ + share (S/(S+1) − ½) n, with n = 1 / Σ_k o_qk², the number of classes of a query."""
+        (ways, support), flat = clusters.support.shape[1:], assigned.new_full((1, 1, 1), self._flat(assigned.shape[1]))
+        spread = assigned.square().sum(dim=1, keepdim=True).reciprocal().mean(dim=2, keepdim=True)
+        return flat ** (0.5 + (support / (support + ways) - 0.5) * (0.0 if share is None else share) * spread)
 
     def _flat(self, ways: int) -> float:
         """ω of a task whose classes are all there: 1 up to c + 1 classes, then c / (K − 1)."""
         return min(1.0, self.size_terms / max(1, ways - 1))
 
-    def _trust_in_sizes(self, assigned: Tensor) -> Tensor | float:
+    def _trust_in_sizes(self, assigned: Tensor) -> Tensor:
         """ω, (B, 1, 1), from the assignments (B, K, Q) of the start.
 
         Where class shares p are further from equal than the prior expects, KL(p ‖ 1/K) / E KL(π ‖ 1/K) > 1, classes
@@ -230,7 +233,7 @@ class Bavardage(Method):
         it grows less, as the queries show themselves which classes are there.
         """
         if math.isinf(self.size_terms):
-            return 1.0
+            return assigned.new_ones(1, 1, 1)
         ways, queries = assigned.shape[1:]
         values = self.prior_alpha + 1, ways * self.prior_alpha + 1
         one, every = (torch.digamma(assigned.new_full((1, 1, 1), value)) for value in values)
@@ -291,7 +294,7 @@ def divergence_from_equal(assigned: Tensor) -> Tensor:
     return torch.xlogy(shares, assigned.shape[1] * shares).sum(dim=1, keepdim=True)
 
 
-def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor, samples: float) -> Tensor:
+def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor, samples: Tensor) -> Tensor:
     """τ = d N / Σ_nk o_nk ‖u_n − m_k‖², per task (B, 1, 1): the precision the article keeps fixed.
 
     Here the distances within the reduced space itself are needed, so the samples are projected: with c_j = m'_j −
@@ -308,7 +311,7 @@ def _learned_precision(clusters: Clusters, assigned: Tensor, beta: Tensor, sampl
     m = centroids @ u.mT  # (B, K, K-1)
     distance = u.square().sum(dim=1, keepdim=True) - 2 * m @ u + m.square().sum(dim=2, keepdim=True)  # (B, K, N)
     spread = (assigned * distance).sum(dim=(1, 2), keepdim=True)  # (B, 1, 1)
-    return dimension * samples / spread.clamp_min(torch.finfo(spread.dtype).eps * samples)
+    return dimension * samples * spread.clamp_min(torch.finfo(spread.dtype).eps * samples).reciprocal()
 
 
 @functools.lru_cache(maxsize=4)  # `embed` is called for many parts of a split

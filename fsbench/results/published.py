@@ -110,9 +110,8 @@ def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
     """
     protocol, origins = record.run.protocol, record.origins
     given = [name for name, one in origins.params.items() if one in ("given", "tuned") and name != origins.variant]
-    others = len(given) > (not hasattr(protocol, axis))  # than the axis itself
-    unlike = record.network or record.images or not record.provenance.family
-    if others or unlike or protocol.preset.overlap or _other_base(record):
+    unlike = record.network or record.images or not record.provenance.family or protocol.preset.overlap
+    if unlike or _other_base(record) or len(given) > (not hasattr(protocol, axis)):  # more than the axis itself
         return []
     split = "test" if record.run.split == "novel" else record.run.split
     wanted = {**_setting(record), "param": _AXES.get(axis, "none"), "split": split}

@@ -27,20 +27,19 @@ def bavardage(
     normalised = normalised or softmax
     known = np.eye(labels.max() + 1, dtype=x.dtype)[labels]  # (S, K)
     o = soft_kmeans(x, known, given.t_km, given.km_steps, normalised)
-    tau, d = float(given.tau), known.shape[1] - 1
-    weight = np.ones((len(x), 1))  # of every sample
-    weight[len(known) :] = query_weight(given, normalised is not softmax, known.shape[1], len(x) - len(known))
+    tau, d, equal = float(given.tau), known.shape[1] - 1, normalised is not softmax
     if given.start == "product":
         means = known.T @ sphered[: len(known)] / known.sum(axis=0)[:, None]
         nearest = softmax(-0.5 * START_TAU * squared_distances(sphered, means))
         with np.errstate(divide="ignore"):
             product = np.maximum(np.log(o), -700) + np.maximum(np.log(nearest), -700)
         o = np.concatenate([known, normalised(product[len(known) :])])
-    centre = prior_mean(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), len(known), given)
-    large = trust_in_sizes(o[len(known) :], given)
-    prior = given.beta * min(1.0, given.size_terms / d) ** 0.5  # β_o
+    share = off_centre(sphered, soft_kmeans(x, known, given.t_km, given.km_steps, normalised), given)  # of m_o
+    large, trust = trust_in_sizes(o[len(known) :], given), trust_in_rest(o, len(known), 0 if equal else share, given)
+    weight, prior = np.ones((len(x), 1)), given.beta * trust  # of every sample, and β_o
+    weight[len(known) :] = query_weight(given, equal, (len(x) - len(known)) / (d + 1), trust)
     for _ in range(given.steps):
-        u = plda(sphered - centre, o * weight, gamma=prior)  # from m_o, which is then 0
+        u = plda(sphered - share * sphered[len(known) :].mean(axis=0), o * weight, gamma=prior)  # m_o is then 0
         count = o.sum(axis=0)  # N_k
         alpha = given.prior_alpha + count - (known.sum(axis=0) if given.variant == "released" else 0)  # Eq. 3
         beta = prior + (o * weight).sum(axis=0)
@@ -52,22 +51,23 @@ def bavardage(
     return o
 
 
-def query_weight(given: Bavardage, equal: bool, ways: int, queries: int) -> float:
-    """λ: a number, or 0.4 (equal sizes: 0.8) at 15 queries per class, falling with the root of their number.
-
-    With more than c + 1 classes, it also falls with the root of K − 1.
-    """
-    if given.query_weight != "auto":
-        return float(given.query_weight)
-    alike = (queries / ways / 15) ** -0.5 * max(1.0, (ways - 1) / given.size_terms) ** -0.5
-    return float(min(1.0, (0.8 if equal else 0.4) * alike))
+def query_weight(given: Bavardage, equal: bool, queries: float, trust: float) -> float:
+    """λ: a number, or 0.4 (equal sizes: 0.8) at 15 queries per class, falling with the root of their number."""
+    chosen = (0.8 if equal else 0.4) * (queries / 15) ** -0.5 * trust
+    return min(1.0, chosen) if given.query_weight == "auto" else float(given.query_weight)
 
 
-def prior_mean(sphered: Array, o: Array, support: int, given: Bavardage) -> Array:
-    """m_o: 0, or the mean of the queries times what of ‖Σ_n x_n‖² exceeds the sum over classes of ‖Σ_n o_nk x_n‖²."""
+def off_centre(sphered: Array, o: Array, given: Bavardage) -> float:
+    """What of ‖Σ_n x_n‖² exceeds the sum over classes of ‖Σ_n o_nk x_n‖², as a share."""
     total = (sphered.sum(axis=0) ** 2).sum()
-    share = max(0.0, 1 - sum((o[:, k] @ sphered) @ (o[:, k] @ sphered) for k in range(o.shape[1])) / total)
-    return sphered[support:].mean(axis=0) * (share if given.prior_mean == "task" else 0.0)
+    spread = sum((o[:, k] @ sphered) @ (o[:, k] @ sphered) for k in range(o.shape[1])) / total
+    return max(0.0, 1 - spread) if given.prior_mean == "task" else 0.0
+
+
+def trust_in_rest(o: Array, support: int, share: float, given: Bavardage) -> float:
+    """min(1, c / d)^e: e is ½ at one shot or a share of 0, else up to S / (S + 1), more with n classes per query."""
+    shots, n = support / o.shape[1], np.mean([1 / (row @ row) for row in o[support:]])
+    return float(min(1.0, given.size_terms / (o.shape[1] - 1)) ** (0.5 + share * n * (shots / (shots + 1) - 0.5)))
 
 
 def look_equal(o: Array) -> bool:
