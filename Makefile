@@ -87,7 +87,7 @@ figures: $(FSBENCH)  ## make the article's tables and figures on the built-in da
 	$(BIN)/fsbench plot dots --out results/dots.png $(ARGS)
 	$(BIN)/fsbench report --out results/report.html $(ARGS)
 
-trust: $(READY)  ## run the long tests: kills, full disks, damaged files, random command lines, simulations (ten minutes)
+trust: $(READY)  ## run the long tests: kills, full disks, damaged files, random command lines (ten minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -q --timeout 3600 $(ARGS)
 
 docs: $(READY)  ## build the documentation into site/; a broken link is an error

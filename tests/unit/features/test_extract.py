@@ -188,11 +188,9 @@ def test_another_split_or_folder_is_another_view_of_the_same_rows(tmp_path: Path
 
 
 def test_classes_that_the_network_was_trained_on_are_named(tmp_path: Path) -> None:
-    root = write_images(tmp_path / "own", FLAT)
-    dataset = OwnData(root, fractions="0.5,0.25,0.25").load()
+    dataset = OwnData(write_images(tmp_path / "own", FLAT), fractions="0.5,0.25,0.25").load()
     seen = (*dataset.splits["novel"].class_names, *dataset.splits["base"].class_names, "elsewhere")
-    backbone = load_backbone("rn12", random_seed=0, width=4)
-    weights = tmp_path / "own.safetensors"
+    backbone, weights = load_backbone("rn12", random_seed=0, width=4), tmp_path / "own.safetensors"
     weights.write_bytes(encode_backbone(backbone, {"dataset": "other", "epochs": 1, "classes": seen}))
     file = extract(dataset, load_backbone("rn12", weights), tmp_path / "f.h5", PLAIN, CPU, QUIET)
     assert "the network was trained on 2 classes that are not base classes" in file.provenance.notes[-1]
