@@ -1,7 +1,7 @@
 """`make benchmarks`: writes the tables of `docs/benchmarks.md` from `results/`, and computes what is missing there.
 
-The page says what to run: every table stands between two comments, of which the first names feature files and options.
-The methods are those of the page's first command, unless it names others: then accuracies alone are shown.
+The page says what to run: the methods are those of its first command, and every table stands between two comments, of
+which the first names the feature file and the options. Text around the tables is left as it is.
 """
 
 import re
@@ -20,26 +20,25 @@ def write_tables(features: str = "features") -> None:
     page = PAGE.read_text(encoding="utf-8")
     methods = re.findall(r"--methods (\S+)", page.replace("\\\n", ""))[0]
     for asked in re.findall(f"{START}(.*) -->", page):
-        words = shlex.split(asked.replace("features/", f"{features}/") + " --no-published --format markdown")
-        if missing := [word for word in words if word.endswith(".h5") and not Path(word).is_file()]:
-            print(f"{missing[0]} not found; its table stays as it is.", file=sys.stderr)
+        words = shlex.split(asked.replace("features/", f"{features}/"))
+        if not Path(words[0]).is_file():
+            print(f"{words[0]} not found; its table stays as it is.", file=sys.stderr)
             continue
-        own = "--methods" in words
-        command = [sys.executable, "-m", "fsbench", "compare", *words, *([] if own else ["--methods", methods])]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        command = [sys.executable, "-m", "fsbench", "compare", *words, "--methods", methods, "--no-published"]
+        done = subprocess.run([*command, "--format", "markdown"], stdout=subprocess.PIPE, text=True, check=True)
         before, rest = PAGE.read_text(encoding="utf-8").split(f"{START}{asked} -->\n")
-        table = f"{START}{asked} -->\n\n{shown_of(done.stdout, own)}\n\n"
+        table = f"{START}{asked} -->\n\n{shown_of(done.stdout)}\n\n"
         PAGE.write_text(before + table + rest[rest.index(END) :], encoding="utf-8")
 
 
-def shown_of(output: str, own: bool) -> str:
+def shown_of(output: str) -> str:
     """What the page shows of the output of `compare`: accuracies, differences of some methods, and the signature."""
     start = output[: output.index("**")]  # what `compare` says first, if anything
-    tables = re.findall(r"^\*\*.*\*\*\n\n(?:\|.*\n)+", output, flags=re.MULTILINE)
-    caption, _, *rows = tables[1].splitlines()
+    accuracies, differences, *_ = re.findall(r"^\*\*.*\*\*\n\n(?:\|.*\n)+", output, flags=re.MULTILINE)
+    caption, _, *rows = differences.splitlines()
     kept = [*rows[:2], *(row for row in rows[2:] if row.startswith(f"| {SHOWN_DIFFERENCES}"))]
     signature = re.findall(r"^`fsbench:.*`$", output, flags=re.MULTILINE)[-1]
-    shown = "\n".join([*tables[::2], signature] if own else [start + tables[0], caption, "", *kept, "", signature])
+    shown = "\n".join([start + accuracies, caption, "", *kept, "", signature])
     shown = shown.replace("-shot |", "\N{NON-BREAKING HYPHEN}shot |")
     return shown.replace("free / uniform prior", "free\xa0/\xa0uniform\xa0prior")
 

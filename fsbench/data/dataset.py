@@ -196,13 +196,13 @@ class ImageDataset:
         return split_digest({name: split.class_names for name, split in self.splits.items()})
 
     def common_side(self) -> int | None:
-        """The shorter side if the first images of all classes are equally large, else None; broken ones are skipped.
+        """The shorter side if images are equally large, else None: the first of every class, and 50 of each split.
 
         Copies of a data set that were shrunk on disk give other features than the original images.
         """
         sizes = set()
         for split in self.splits.values():
-            for row in split.offsets[:-1]:
+            for row in np.unique([*split.offsets[:-1], *np.linspace(0, len(split) - 1, 50).round()]):
                 with contextlib.suppress(BrokenImageError):
                     sizes.add(split.open(int(row)).size)
                 if len(sizes) > 1:

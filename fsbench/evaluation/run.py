@@ -27,7 +27,7 @@ from fsbench.methods.base import Context, Learnable, Method
 from fsbench.methods.bavardage import ARTICLE_UNITS
 from fsbench.methods.images.loader import ImageLoader
 from fsbench.methods.pool import POOL
-from fsbench.methods.registry import method_class, method_key, own_modules, warn_of_imports
+from fsbench.methods.registry import method_class, method_key
 from fsbench.methods.soft_kmeans import benchmark_with_preset
 from fsbench.ranks import ALONE, Ranks
 from fsbench.reporter import Reporter
@@ -183,8 +183,6 @@ class Runner:
         threads = self.ranks.agree(torch.get_num_threads)  # all processes solve the same tasks together
         size = first.tasks if first.method.info.cost == "fast" else _FIRST_TASKS * threads * self.ranks.count
         notes: set[str] = set()
-        own = {type(job.method): job.choice.method for job in jobs if ".py:" in job.choice.method}
-        known = {*own_modules()} if own else set()
 
         def progress(more: int, note: str = "") -> None:
             if note and not notes:
@@ -200,8 +198,6 @@ class Runner:
                 device=self.device, batch=self.batch, ranks=self.ranks,
                 progress=progress,
             )  # fmt: skip
-            if own:
-                warn_of_imports(own, {file for name, file in own_modules().items() if name not in known})
             extended = [_with(*one) for one in zip(drafts, records, outcomes, strict=True)]
             for record in extended if self.results else ():
                 self.ranks.agree(partial(self._keep, record))
@@ -247,7 +243,7 @@ def _draft(job: Job, runner: Runner) -> Record:
     )
     chosen = [name for name, origin in origins.params.items() if origin in ("given", "tuned")]
     command = ("", "")
-    if source.path:
+    if source.path and (source.base_path or not source.base_provenance):
         given = {name: value for name, value in job.method.values().items() if name in chosen}
         of_method = {"method": job.choice.method, "parameters": given, "blind": origins.blind}
         of_method |= {"preset": "article"} if origins.preset else {}

@@ -105,6 +105,8 @@ def image_counts_of(file: FeatureFile) -> str:
         if sorted(sizes) != sorted(expected):
             counts = (f"{sum(each):,} images of {len(each)} classes" for each in (sizes, expected))
             different.append(f"{name} has {' instead of '.join(counts)}")
+        others = sorted({*split.class_names} - {*info.splits[name]}) if file.provenance.split_digest else []
+        different += [f"{name} has other classes, such as {others[0]}"] if others else []
     return "; ".join(different)
 
 

@@ -84,7 +84,9 @@ def run_sweep(
     signature = f"{common_signature([*records.values()])}|over:{'+'.join(over)}"
     stem = readable_part(re.sub(r"[^\w.+-]+", "-", f"{made.dataset}-{made.backbone}-{name}"))
     details = f" ({words})" if (words := network_words(made)) else ""
-    title = f"{made.dataset} {made.backbone}{details}: {name}, {tasks:,} tasks per point, seed {seed}"
+    names = {one for plan in plans for line in plan.lines for one in (preset, line.split, line.protocol.name)}
+    more = ", ".join([f"{tasks:,} tasks per point, seed {seed}", *sorted(names - {"", "novel", "disjoint"})])
+    title = f"{made.dataset} {made.backbone}{details}: {name}, {more}"
     digests = [record.run.digest for record in records.values()]
     content = json.dumps([tasks, *digests, *map(asdict, plans)], sort_keys=True, default=str)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]

@@ -405,8 +405,6 @@ def _assemble(store: RowStore, job: Extraction, existing: dict[str, Row]) -> Fea
             splits[split.name] = with_text(splits[split.name], text, job.backbone.info.name)
     shared = overlaps(splits)
     shared += [f"{name}: {words}: the same images twice?" for name in splits if (words := repeated_rows(splits[name]))]
-    if seen := job.provenance().seen:
-        shared.append(f"the network was trained on {len(seen)} classes that are not base classes, such as {seen[0]}")
     write_features(store.out, job.provenance([*skipped, *shared]), splits)
     store.clear(own=True)
     return FeatureFile.open(store.out)

@@ -141,7 +141,7 @@ class Method:
 
     info: ClassVar[MethodInfo]
     preprocessing: ClassVar[str] = "UN"  # of rows, by `embed`: UN, L2N, CL2N, or power, the first half of PT and PLC
-    depends_on: ClassVar[tuple[str, ...]] = ()  # files beside a method's own file whose content its results depend on
+    depends_on: ClassVar[tuple[str, ...]] = ()  # files that a method of the user reads; those it imports count anyway
     later: ClassVar[tuple[str, ...]] = ("calibration",)  # parameters that records of before do not have, see `params`
     # temperature T of the final probabilities, p^(1/T) normalised: above 1 they are less confident, answers stay
     calibration: Positive = 1.0

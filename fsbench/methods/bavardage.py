@@ -175,7 +175,10 @@ class Bavardage(Method):
             normalised = EqualSizes() if equal else over_classes  # the potentials so far are in the assignments
             assigned = normalised(_with_nearest_mean(sphered, assigned))
         flat, large = self._trust_in_rest(sphered, assigned, None if equal else share), self._trust_in_sizes(assigned)
-        weight, prior = self._weight(flat, *assigned.shape[1:], equal=equal), self.beta * flat  # λ and β_o
+        (ways, queries), prior = assigned.shape[1:], self.beta * flat  # β_o
+        # λ: the trust in queries falls with the root of their number, per class up to c + 1 classes
+        weight = flat * (TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries))
+        weight = weight.clamp_max(1.0) if self.query_weight == "auto" else torch.full_like(flat, self.query_weight)
         for _ in range(self.steps):
             assigned = normalised(self._logits(sphered, assigned, weight, prior, large, share))
         return assigned
@@ -209,11 +212,6 @@ class Bavardage(Method):
         precision = _learned_precision(clusters, weighted, beta, samples) if isinstance(self.tau, str) else self.tau
         sizes = self._log_mixing(clusters, clusters.count(assigned)) - dimension / (2 * beta)
         return large * sizes + precision * (similarity - squared / 2)
-
-    def _weight(self, flat: Tensor, ways: int, queries: int, *, equal: bool) -> Tensor:
-        """λ: the trust in queries falls with the root of their number, per class up to c + 1 classes."""
-        weight = TRUST["equal" if equal else "free"] * math.sqrt(15 * ways / queries) * flat
-        return weight.clamp_max(1.0) if self.query_weight == "auto" else torch.full_like(flat, self.query_weight)
 
     def _trust_in_rest(self, clusters: Clusters, assigned: Tensor, share: Tensor | None) -> Tensor:
         """ω^e (B, 1, 1), e = ½ + share (S/(S+1) − ½) n, with n = 1 / Σ_k o_qk², the number of classes of a query."""

@@ -7,6 +7,7 @@ They come from three places: the files of `fsbench/methods`, installed packages 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -15,7 +16,8 @@ import os
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -180,31 +182,28 @@ def _from_file(name: str) -> type[Method]:
     cls = _as_method(getattr(module, attribute), name)
     if cls not in _LOADED:
         _LOADED[cls] = _digest_of(cls)
-        warn_of_imports({cls: name}, module.__dict__["__imports__"])
     return cls
-
-
-def warn_of_imports(methods: Mapping[type[Method], str], imported: Set[str]) -> None:
-    """Warn of files that methods of the user import and do not name, on which their results depend unseen."""
-    if unnamed := sorted(imported - {file for cls in methods for file in _dependencies(cls)}):
-        folder = Path(str(sys.modules[next(iter(methods)).__module__].__file__)).parent
-        names = ", ".join(os.path.relpath(one, folder) for one in unnamed)
-        warnings.warn(f"{', '.join(methods.values())} imports {names}, which depends_on should name.", stacklevel=3)
 
 
 _LOADED: dict[Any, str] = {}  # classes of files, and digests of what they depended on when they were loaded
 
 
 def _digest_of(cls: type[Method]) -> str:
-    """The SHA-256 of the file of a class and of those that it depends on."""
-    module = sys.modules[cls.__module__]
-    digest = hashlib.sha256(module.__dict__["__text__"] + _extended(cls).encode())
-    for other in cls.depends_on:
+    """The SHA-256 of the file of a class and of those that it imports or depends on."""
+    digest = hashlib.sha256(sys.modules[cls.__module__].__dict__["__text__"] + _extended(cls).encode())
+    for name, file in _files_of(cls).items():
         try:
-            digest.update(f"\0{other}\0".encode() + (Path(str(module.__file__)).parent / other).read_bytes())
+            digest.update(f"\0{name}\0".encode() + file.read_bytes())
         except OSError as error:
-            raise FsbenchError(f"{cls.__name__} depends on {other}, which cannot be read: {error.strerror}.") from error
+            raise FsbenchError(f"{cls.__name__} depends on {name}, which cannot be read: {error.strerror}.") from error
     return digest.hexdigest()
+
+
+def _files_of(cls: type[Method]) -> dict[str, Path]:
+    """The files beside its own that the results of a class of the user depend on, by names relative to its folder."""
+    path = Path(str(sys.modules[cls.__module__].__file__))
+    files = [*_imported(path), *(os.path.realpath(path.parent / other) for other in cls.depends_on)]
+    return {os.path.relpath(file, path.parent): Path(file) for file in sorted(files)}
 
 
 def _extended(cls: type[Method]) -> str:
@@ -213,39 +212,55 @@ def _extended(cls: type[Method]) -> str:
     return "".join(f"+{one.info.name}{one.info.version}" for one in ours)  # type: ignore[attr-defined]
 
 
-def _dependencies(cls: type[Method]) -> list[str]:
-    folder = Path(str(sys.modules[cls.__module__].__file__)).parent
-    return [os.path.realpath(folder / other) for other in cls.depends_on]
+def _imported(path: Path) -> set[str]:
+    """Files of the user that a file imports, also within functions, and those that these import.
+
+    They are found by reading. Not among them is what is installed, and fsbench itself.
+    """
+    others = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+    found, waiting = set[str](), [path]
+    while waiting:
+        file = waiting.pop()
+        for name, level in _import_statements(file):
+            places: Sequence[str] = [str(file.parents[level - 1])] if level else sys.path
+            for part in name.split("."):
+                spec = PathFinder.find_spec(part, places)
+                if spec is None:
+                    break
+                origin = os.path.realpath(spec.origin) if spec.has_location and spec.origin else ""
+                if origin and origin not in found and not any(other in origin for other in others):
+                    found.add(origin)
+                    waiting += [Path(origin)] * origin.endswith(".py")
+                places = [*(spec.submodule_search_locations or ())]
+    return found
 
 
-def own_modules() -> dict[str, str]:
-    """Modules of the user and their files: neither installed nor files of methods nor the program."""
-    others = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"))
-    own = {}
-    for name, module in [*sys.modules.items()]:
-        known = getattr(module, "__dict__", {})
-        place = str(known.get("__file__") or next(iter(known.get("__path__", ())), ""))  # of a file, else of a folder
-        outside = name.startswith("__") or name.partition(".")[0] == "fsbench" or "@" in name
-        if Path(place).is_absolute() and not outside and not any(other in place for other in others):
-            own[name] = os.path.realpath(place)
-    return own
+def _import_statements(file: Path) -> Iterator[tuple[str, int]]:
+    """What a file imports, as `package.module.name`, and how many packages above it that is."""
+    with contextlib.suppress(OSError, SyntaxError, ValueError):  # whoever executes it says why
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            start, level = getattr(node, "module", None), getattr(node, "level", 0)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield from ((".".join(filter(None, (start, one.name))), level) for one in node.names)
 
 
 @functools.cache
 def _execute(path: Path, text: bytes) -> ModuleType:
     """A file of the user as a module. The same content is executed once per process, for all its classes.
 
-    What it imports from its folder is imported again: its files may have changed since.
+    What it imports of the user is imported again: these files may have changed since.
     """
     name = f"{path.stem}@{hashlib.sha256(text).hexdigest()[:8]}"  # no module that can be imported has such a name
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
+    loaded = [cls for cls in _LOADED if cls.__module__ in sys.modules]
+    files = {*_imported(path), *(str(file) for cls in loaded for file in _files_of(cls).values())}
+    for one, other in [*sys.modules.items()]:
+        known = os.path.realpath(getattr(other, "__file__", None) or os.sep)
+        if "@" not in one and not one.startswith("__") and known in files:
+            del sys.modules[one]
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
     module.__dict__["__text__"] = text
-    declared = {file for cls in _LOADED if cls.__module__ in sys.modules for file in _dependencies(cls)}
-    own, folder = own_modules(), f"{path.parent}{os.sep}"
-    again = {one: file for one, file in own.items() if file in declared or file.startswith(folder)}
-    before = {one: (sys.modules.pop(one), file) for one, file in again.items()}
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # a copy of this second would pass for up to date
     try:
         exec(compile(text, path, "exec"), vars(module))
@@ -254,11 +269,6 @@ def _execute(path: Path, text: bytes) -> ModuleType:
         raise FsbenchError(f"{path} cannot be imported: {type(error).__name__}: {error}.") from error
     finally:
         sys.dont_write_bytecode = writes
-        imported = {file for one, file in own_modules().items() if one in again or one not in own}
-        for one, (other, file) in before.items():
-            if file not in declared:
-                sys.modules.setdefault(one, other)
-    module.__dict__["__imports__"] = {file for file in imported if Path(file).is_file()}
     return module
 
 

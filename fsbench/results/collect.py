@@ -91,7 +91,7 @@ def read_records(
         is_folder = path.is_dir() or not paths
         if not is_folder and not path.exists():
             raise missing_file(path, "Name records or folders of them.")
-        records += _valid(path.glob("*.h5"), load_record, reporter) if is_folder else [load_record(path)]
+        records += _valid(sorted(path.glob("*.h5")), load_record, reporter) if is_folder else [load_record(path)]
     if not records:
         places = ", ".join(f"{path}/" for path in paths or [folder])
         remedy = "Create some with fsbench compare, or name a folder of records."
@@ -116,7 +116,7 @@ def _of_newest_versions(records: Sequence[Record], reporter: Reporter, versions:
 def _valid(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter) -> list[T]:
     """What can be read; the rest is left out with a warning."""
     loaded = []
-    for path in sorted(paths):
+    for path in paths:
         try:
             loaded.append(load(path))
         except FsbenchError as error:
@@ -125,8 +125,15 @@ def _valid(paths: Iterable[Path], load: Callable[[Path], T], reporter: Reporter)
 
 
 def read_sweeps(folder: Path, reporter: Reporter) -> list[Sweep]:
-    """Read all sweeps of a folder of results; files that are not valid sweeps are left out with a warning."""
-    return _valid((folder / SWEEPS).glob("*.json"), load_sweep, reporter)
+    """Read all sweeps of a folder of results, of those with the same words the last; what is left out is named."""
+    sweeps = _valid(sorted((folder / SWEEPS).glob("*.json"), key=lambda one: one.stat().st_mtime), load_sweep, reporter)
+    shown = [
+        [one.title, *((each.title, *(line.label for line in each.curves)) for each in one.panels)] for one in sweeps
+    ]
+    newest = dict(zip(map(str, shown), sweeps, strict=True))
+    if old := len(sweeps) - len(newest):
+        reporter.warn(f"Sweeps left out, as later ones have the same titles: {old}.")
+    return [*newest.values()]
 
 
 def collect(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsbench.results.published import PUBLISHED_ON
@@ -66,17 +65,6 @@ def warnings_beside(key: tuple[int, str, Column], runs: Runs, p_values: Pairs) -
         elif method != "ncm" and loss > _CLEARLY_BELOW:
             text = f"{loss:.1f} points below {method}, which it starts from; {_remedy(record)}"
             warnings.append(ResultWarning("below-baseline", text))
-    own = [run for (place, name, _), run in runs.items() if (place, name) == (source, label)]
-    fewer = [run for run in own if replace(run.run.protocol, shots=column.shots) == record.run.protocol]
-    above = []
-    for run in fewer:  # over other tasks, so that the intervals of both count; NaN for a single task
-        widths = (one.interval("accuracy").half_width for one in (record, run))
-        less = run.run.protocol.shots < column.shots
-        above += [run] if less and run.accuracy - record.accuracy > math.hypot(*widths) else []
-    if above:
-        best = max(above, key=lambda run: run.accuracy)
-        text = f"{best.accuracy - record.accuracy:.1f} points below its own {best.run.protocol.shots}-shot result"
-        warnings.append(ResultWarning("worse-with-more-shots", text))
     return warnings
 
 

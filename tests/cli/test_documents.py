@@ -152,12 +152,10 @@ def test_make_benchmarks_takes_what_it_shows_from_the_output_of_compare(here: Pa
     write_feature_files(here)
     methods = "ncm,soft-kmeans,bavardage,bavardage:released"
     ask = ("features/glyphs-rn12.h5", "--methods", methods, "--tasks", "40", "--no-published")
-    output = succeed("compare", *ask, "--format", "markdown").stdout
-    lines = shown_of(output, own=False).splitlines()
+    lines = shown_of(succeed("compare", *ask, "--format", "markdown").stdout).splitlines()
     rows = [line.split(" | ")[0] for line in lines if line.startswith("| ")]
     names = [f"| {name}" for name in methods.split(",")]
     assert rows == ["| method", *names, "| method", *names[2:]]
     assert lines[-1].startswith("`fsbench:")
-    assert shown_of(output, own=True).count("| bavardage |") == 1
     tables = [part.partition(END)[0] for part in DOCUMENTS["benchmarks.md"].split(START)[1:]]
-    assert ["\n| ncm" in table or "--methods" in table for table in tables] == [True] * 7
+    assert ["\n| ncm" in table for table in tables] == [True] * 5

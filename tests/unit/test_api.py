@@ -129,6 +129,7 @@ def test_arrays_in_memory_give_what_their_file_gives(features: Features) -> None
     alone = fsbench.evaluate("simpleshot:L2N", arrays["novel"], tasks=10)
     assert alone.answers == fsbench.evaluate("simpleshot:L2N", arrays, tasks=10, base=arrays).answers
     val = {**arrays, "val": (features.val.features, features.val.labels)}
+    assert not fsbench.evaluate("ncm", GLYPHS, tasks=10, base={"base": val["val"]}).command  # none has arrays
     tuned = fsbench.evaluate("soft-kmeans", val, tasks=10, tune=True)
     assert (tuned.command, tuned.dataset, tuned.origins.kind) == ("", "arrays", "tuned")
     assert not [*Path().glob("arrays*")]  # nothing is written next to arrays

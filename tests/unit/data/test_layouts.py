@@ -34,7 +34,7 @@ class TestFolders:
         assert split.images == images
         assert split.labels.tolist() == [0, 0, 1, 1]
         assert (split.open(3).mode, dataset.common_side()) == ("RGB", 8)
-        Image.new("RGB", (9, 8)).save(tmp_path / images[2])
+        Image.new("RGB", (9, 8)).save(tmp_path / images[1])  # not the first of its class
         assert dataset.common_side() is None
 
     @pytest.mark.parametrize("where", ["images", "data", ".", "CUB_200_2011/images"])

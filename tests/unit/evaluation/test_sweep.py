@@ -1,6 +1,7 @@
 """Sweeps, and the tables and figures of the article."""
 
 import itertools
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from fsbench.evaluation.reproduce import TABLES, Reproduction, reproduce
 from fsbench.evaluation.spec import Axis, at, parse_methods, protocols_of
 from fsbench.evaluation.sweep import FIGURES, plan_sweep, run_sweep
 from fsbench.features.store import FeatureFile, Provenance, Split
+from fsbench.reporter import Reporter
+from fsbench.results.collect import read_sweeps
 from fsbench.results.published import article_number, published_curve
-from fsbench.results.studies import Sweep, load_sweep, save_sweep
+from fsbench.results.studies import SWEEPS, Sweep, load_sweep, save_sweep
 from fsbench.tasks.protocol import TaskProtocol
 from tests.comparing import compared, job, runner, source_in_memory
 from tests.records import make_record
@@ -114,6 +117,12 @@ def test_different_sweeps_have_different_signatures(mini: FeatureFile, tmp_path:
     other = FeatureFile.open(make_features(seed=3).write(tmp_path / "mini-wrn.h5", "mini", "wrn"))
     there = sweep(other, [tau], tasks=3)
     assert (there.signature != first, there.name != made[0].name) == (True, True)
+    on_val = sweep(mini, [tau], tasks=3, splits=["val"], seed=4, protocols=[replace(ONE, name="veilleux")])
+    assert on_val.title.endswith("3 tasks per point, seed 4, val, veilleux")
+    for number, one in enumerate([made[0], on_val, there]):  # of one title, the last written counts
+        save_sweep(path := tmp_path / SWEEPS / f"{-number}.json", one)
+        os.utime(path, (number, number))
+    assert read_sweeps(tmp_path, Reporter(silent=True)) == [there, on_val]
 
 
 PUBLISHED = Provenance("mini", "wrn", family="wrn-simpleshot", weights="wrn.pth.tar", architecture="")

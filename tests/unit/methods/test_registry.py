@@ -1,6 +1,7 @@
 """Methods by name: discovered files, variants, packages, files of the user, and the names of their results."""
 
 import hashlib
+import importlib
 import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -157,31 +158,28 @@ def test_the_key_follows_the_file_and_what_it_depends_on(own: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "file"), [("lib_of_own.core", "lib_of_own/core.py"), ("own_help", "own_help.py")])
-def test_helpers_are_reloaded_or_named(own: Path, monkeypatch: pytest.MonkeyPatch, module: str, file: str) -> None:
+def test_helpers_are_part_of_a_method(own: Path, monkeypatch: pytest.MonkeyPatch, module: str, file: str) -> None:
     monkeypatch.syspath_prepend(own.parent)
     (own.parent / file).parent.mkdir(exist_ok=True)
-    text = OWN.replace("from pathlib", f"from {module} import RATE  # {file}\nfrom pathlib").replace("0.5", "RATE")
-    own.write_text(text.replace("w.npy", file).replace("class Two(NearestClassMean)", "class Two(One)"))
+    own.write_text(OWN.replace("from pathlib", f"from {module} import RATE\nfrom pathlib").replace("0.5", "RATE"))
     for rate in (0.5, 0.7):
         (own.parent / file).write_text(f"RATE = {rate}")
-        assert method_class(f"{own}:Two").configure(Context(balanced=False)).params() == {"rate": rate}
-    own.write_text(text)
-    with pytest.warns(match=f"own.py:One imports {file}, which depends_on should name"):
-        method_class(f"{own}:One")
+        assert method_class(f"{own}:One").configure(Context(balanced=False)).params() == {"rate": rate}
 
 
-def test_what_is_imported_from_elsewhere_or_while_it_runs_is_named(
-    features: Features, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("own_first", "own_second"):
-        own.with_name(f"{name}.py").touch()
+def test_the_key_follows_what_is_imported_from_elsewhere_and_late(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = [own.with_name(f"own_{name}.py") for name in ("first", "second", "third", "fourth", "unused")]
+    for helper, text in zip(helpers, ("", "from own_third import *", "from . import own_fourth", "", ""), strict=True):
+        helper.write_text(text)
     monkeypatch.syspath_prepend(own.parent)
-    late = "    def classify(self, tasks):\n        import own_second\n        return super().classify(tasks)\n"
+    importlib.import_module("own_first")
     own.with_name("methods").mkdir()
-    (moved := own.rename(own.with_name("methods") / "own.py")).write_text(
-        f"{OWN}\nimport own_first\n\nclass Late(One):\n{late}"
-    )
-    with pytest.warns(match=r"own\.py:Late imports \.\./own_first\.py, which"):
-        method_class(f"{moved}:Late")
-    with pytest.warns(match=r"own\.py:Late imports \.\./own_second\.py, which"):
-        compared(f"{moved}:Late", [FeatureFile.open(features.write(own.with_name("synthetic-none.h5")))], tasks=5)
+    moved = own.rename(own.with_name("methods") / "own.py")
+    late = "    def classify(self, tasks):\n        import own_second\n        return super().classify(tasks)\n"
+    moved.write_text(f"{OWN}\nimport own_first\n\nclass Late(One):\n{late}")
+    keys = [method_key(f"{moved}:Late")]
+    for helper in helpers:
+        helper.write_text(f"{helper.read_text()}\n#")
+        keys.append(method_key(f"{moved}:Late"))
+    assert len({*keys}) == 5
+    assert keys[-1] == keys[-2]

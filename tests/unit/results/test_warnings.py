@@ -61,13 +61,6 @@ def test_the_remedy_is_that_of_the_cause(rules: dict[str, Any], remedy: str) -> 
     assert line.endswith(remedy) or f"; it {remedy}, which these tasks do not have" in line
 
 
-def test_worse_with_more_shots_needs_the_same_setting() -> None:
-    records = [make_record("bms", right, shots=shots) for shots, right in ((1, 0.8), (5, 0.7), (10, 0.9))]
-    (table,) = collect([*records, make_record("bms", 0.4, shots=1, alpha=None)])
-    assert codes(table) == {"bms unbalanced α=2 5-shot": ["worse-with-more-shots"]}
-    assert "points below its own 1-shot result" in table.warnings()[0]
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -114,6 +107,9 @@ def test_numbers_of_images_are_compared_with_the_benchmark(tmp_path: Path) -> No
     assert counted(sizes) == counted([3, 4], "photos") == ""
     text = "novel has 11,999 images of 20 classes instead of 12,000 images of 20 classes"
     assert counted([sizes[0] - 1, *sizes[1:]]) == text
+    made, names = Provenance("cifarfs", "rn12", split_digest="of others"), [*dataset_info("cifarfs").splits["novel"]]
+    there = make_split(np.ones((20, 2), dtype=np.float32), np.arange(20), [*names[:19], "zzz"])
+    assert image_counts_of(feature_file(tmp_path / "f.h5", made, novel=there)).endswith("other classes, such as zzz")
 
 
 def test_a_warning_is_one_line_for_all_its_settings() -> None:
