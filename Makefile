@@ -119,7 +119,7 @@ weights: $(READY)  ## train the weights that ship with fsbench, for glyphs and t
 	test ! -d $(DATA)/cifarfs || $(BIN)/fsbench train --dataset cifarfs --backbone wrn --width 1 --epochs 4 --lr 0.05 $(REAL)
 	test ! -d $(DATA)/cub || $(BIN)/fsbench train --dataset cub --backbone rn12 --width 16 --image-size 64 --epochs 40 --lr 0.1 $(REAL)
 	test ! -d $(DATA)/fc100 || $(BIN)/fsbench train --dataset fc100 --backbone rn12 --width 24 --image-size 32 --epochs 10 --lr 0.1 $(REAL)
-	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --backbone rn12 --width 16 --image-size 64 --epochs 7 --lr 0.1 $(REAL)
+	test ! -d $(DATA)/mini || $(BIN)/fsbench train --dataset mini --backbone rn12 --width 32 --image-size 64 --epochs 16 --lr 0.1 --precision bf16 $(REAL)
 
 extract: $(FSBENCH)  ## run a backbone over image folders [BACKBONE DATASET]
 	$(BIN)/fsbench extract $(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(DATASET),--dataset $(DATASET)) $(ARGS)

@@ -126,7 +126,6 @@ def doctor(options: Doctor) -> None:
     """Print what is found of data, weights, features, libraries and devices, at most 100 columns wide."""
     data, weights, features = options.data_dir, options.weights_dir, options.features_dir
     datasets, environment = check_datasets(data, options.data), probe_environment()
-    own = list_weights(weights)
     made = {path: size for path, size in _files(features, "*.h5").items() if not path.endswith(".scatter.h5")}
     console = stdout_console()
     console.width = min(console.width, 100)
@@ -151,7 +150,7 @@ def doctor(options: Doctor) -> None:
     sections: dict[str, Sequence[str]] = {
         **{f"{dataset.name}, {dataset.path}:": dataset.sentences for dataset in datasets},
         "Data:": () if datasets else (missing,),
-        f"Weights in {weights}:": _lines(own) or ["none"],
+        f"Weights in {weights}:": _lines(list_weights(weights)) or ["none"],
         "Weights that come with fsbench:": _lines(shipped),
         f"Features in {features}:": _lines(made) or ["none"],
         "Libraries:": [text for text in (versions, environment.problem) if text],

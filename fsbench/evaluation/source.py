@@ -61,8 +61,7 @@ def load_source(file: FeatureFile, split: str, base: Statistics, other: FeatureF
     rows = file.read(split, with_images=False)
     repeated, seen = repeated_rows(rows), {*rows.class_names} & {*file.provenance.seen}
     warnings = [f"{split}: {repeated}, so that a query may be among the labelled images"] if repeated else []
-    if seen and split != "base":
-        warnings.append(f"{split}: the network was trained on {len(seen)} of its {len(rows.class_names)} classes")
+    warnings += [f"{split}: the network was trained on {len(seen)} of its {len(rows.class_names)} classes"] * bool(seen)
     return Source(
         split_name=split,
         split=rows,
@@ -161,8 +160,9 @@ def check_network(file: FeatureFile, other: FeatureFile, reporter: Reporter) -> 
         )
     if not all(weights) and mine.backbone != theirs.backbone:
         reporter.warn(f"{other.path} is of backbone {theirs.backbone}, {file.path} of {mine.backbone}.")
-    if (mine.transform, mine.crops) != (theirs.transform, theirs.crops) and mine.transform and theirs.transform:
-        reporter.warn(f"{other.path} and {file.path} were extracted with different transforms or numbers of crops.")
+    ways = [(made.transform, made.crops, made.precision) for made in (mine, theirs)]
+    if ways[0] != ways[1] and mine.transform and theirs.transform:
+        reporter.warn(f"{other.path} and {file.path} were extracted with different transforms, crops or precision.")
 
 
 def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Reporter) -> None:
@@ -175,6 +175,8 @@ def _check_apart(file: FeatureFile, split: str, other: FeatureFile, reporter: Re
         )
     names = f"base of {other.path}", f"{split} of {file.path}"
     why = "the base classes would hold the images to be classified."
+    if same := {*other.images("base")[1]} & {*file.images(split)[1]}:
+        raise FsbenchError(f"{' and '.join(names)} share {len(same)} images: {why}", "Use other base classes.")
     if remark := overlap(names[0], other.stream("base"), names[1], file.stream(split), why):
         reporter.warn(remark)
 
@@ -186,4 +188,7 @@ def with_pixels(source: Source, network: str, file: FeatureFile, runner: Runner)
     loaded = runner.images.network(network, file)
     read = partial(runner.images.pixels, file, source.split_name, loaded, runner.reporter)
     pixels: Any = runner.ranks.first_alone(read)
-    return replace(source, image_network=loaded, split=replace(source.split, features=pixels))
+    seen = {*loaded.backbone.info.trained_classes} & {*source.split.class_names}
+    told = [f"{source.split_name}: the network of {network} was trained on {len(seen)} of its classes"] * bool(seen)
+    split, warnings = replace(source.split, features=pixels), (*source.warnings, *told)
+    return replace(source, image_network=loaded, split=split, warnings=warnings)

@@ -217,21 +217,19 @@ def _imported(path: Path) -> set[str]:
 
     They are found by reading. Not among them is what is installed, and fsbench itself.
     """
-    others = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+    others = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), f"{Path(__file__).parents[1]}{os.sep}")
     found, waiting = set[str](), [path]
     while waiting:
         file = waiting.pop()
         for name, level in _import_statements(file):
             places: Sequence[str] = [str(file.parents[level - 1])] if level else sys.path
             for part in name.split("."):
-                spec = PathFinder.find_spec(part, places)
-                if spec is None:
-                    break
-                origin = os.path.realpath(spec.origin) if spec.has_location and spec.origin else ""
+                spec = importlib.util.find_spec(part) if places is sys.path else PathFinder.find_spec(part, places)
+                origin = os.path.realpath(spec.origin) if spec and spec.has_location and spec.origin else ""
                 if origin and origin not in found and not any(other in origin for other in others):
                     found.add(origin)
                     waiting += [Path(origin)] * origin.endswith(".py")
-                places = [*(spec.submodule_search_locations or ())]
+                places = [*(spec.submodule_search_locations or ())] if spec else []
     return found
 
 

@@ -277,7 +277,8 @@ def _best(runs: Runs, metric: Metric, p_values: Pairs) -> dict[tuple[int, Column
     """The label of the best mean of every column; or of a run with fewer tasks, if it is significantly better there."""
     sign = 1 if metric.higher_is_better else -1
     best: dict[tuple[int, Column], str] = {}
-    for key in sorted(runs, key=lambda key: (-runs[key].tasks, -sign * runs[key].interval(metric.name).mean)):
+    ranks = {key: (-one.tasks, -sign * one.interval(metric.name).mean, one.method.order) for key, one in runs.items()}
+    for key in sorted(runs, key=lambda key: (ranks[key], key[1])):
         source, label, column = key
         leader = best.setdefault((source, column), label)
         rival = runs[source, leader, column]

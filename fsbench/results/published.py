@@ -104,10 +104,7 @@ def _other_base(record: Record) -> bool:
 
 
 def published_curve(record: Record, axis: str) -> list[tuple[float, float]]:
-    """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none.
-
-    A curve has no notes, so there are none beside what is known not to be the published network, images or parameters.
-    """
+    """The published points (value of the axis, accuracy) of the curve that a run is a point of; empty if none."""
     protocol, origins = record.run.protocol, record.origins
     given = [name for name, one in origins.params.items() if one in ("given", "tuned") and name != origins.variant]
     unlike = record.network or record.images or not record.provenance.family or protocol.preset.overlap

@@ -74,7 +74,7 @@ def _remedy(record: Record) -> str:
         return "it assumes equally frequent classes, which these tasks do not have"
     if record.origins.tuning:
         return f"use {record.method.starts_from} on these features"
-    default = record.origins.kind == "default" and not record.origins.given
+    default = record.origins.kind == "default" and not record.origins.by_hand
     return "tune its parameters" if default else "tune its parameters, or use its defaults"
 
 

@@ -48,7 +48,7 @@ def test_a_method_below_ncm_and_below_what_it_starts_from() -> None:
     ("rules", "remedy"),
     [
         ({}, "assumes equally frequent classes"),
-        ({"alpha": None}, "tune its parameters, or use its defaults"),
+        ({"alpha": None}, "tune its parameters"),
         ({"alpha": None, "tuning": TUNED}, "use soft-kmeans on these features"),
         ({"ways": 20, "present": 5, "alpha": None}, "assumes equally frequent classes"),  # most have no query
     ],
