@@ -54,12 +54,16 @@ def test_tuning_is_refused_where_val_holds_novel_rows(features: Features, tmp_pa
 def test_base_classes_that_hold_what_is_classified_are_refused(features: Features, tmp_path: Path) -> None:
     mine, theirs = make_features(seed=1), make_features(seed=2)
     cub = Provenance("cub", "rn18", split_digest="aa")
-    held = with_rows_of(theirs.base, mine.novel, 40)
+    held, rows = with_rows_of(theirs.base, mine.novel, 40), len(theirs.base.features)
+    same = replace(theirs.base, images=("x.png",) * rows, hashes=("a", *["b"] * (rows - 1)))  # of which one is novel
     for made, base, words in (
+        (replace(cub, precision="bf16"), same, "share 1 images: the base classes would hold"),
         (cub, held, "share 40 identical rows of features: the base classes would hold"),
         (replace(cub, split_digest="bb"), theirs.base, "divides cub into other base, val and novel classes"),
     ):
-        novel = feature_file(tmp_path / "n.h5", cub, novel=mine.novel)
+        count = len(mine.novel.features) - 1
+        split = replace(mine.novel, images=("y.png",) * (count + 1), hashes=("a", *["c"] * count))
+        novel = feature_file(tmp_path / "n.h5", cub, novel=split)
         other = feature_file(tmp_path / "b.h5", made, base=base)
         with pytest.raises(FsbenchError, match=words):
             source_of(novel, "novel", other, QUIET)
