@@ -119,8 +119,8 @@ def validation_source(file: FeatureFile, base: Statistics) -> Source:
         overlap(f"val of {file.path}", file.stream("val"), "novel", file.stream("novel"), why)
         both = {*file.summary("val").class_names} & {*file.summary("novel").class_names}
         if named := sorted(name for name in both if not name.lstrip("-").isdigit()):
-            message = f"{len(named)} classes of val and novel of {file.path} have one name, such as {named[0]}: {why}"
-            raise FsbenchError(message, "Rename them if they are not the same.")
+            message = f"{len(named)} val classes of {file.path} have the names of novel ones, such as {named[0]}: {why}"
+            raise FsbenchError(message, "If they are not the same classes, rename them.")
     return load_source(file, "val", base)
 
 

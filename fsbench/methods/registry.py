@@ -16,7 +16,7 @@ import os
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -213,18 +213,16 @@ def _extended(cls: type[Method]) -> str:
 
 
 def _imported(path: Path) -> set[str]:
-    """Files of the user that a file imports, also within functions, and those that these import.
-
-    They are found by reading. Not among them is what is installed, and fsbench itself.
-    """
+    """Files of the user that a file imports, also within functions, and those that these import: found by reading."""
     others = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), f"{Path(__file__).parents[1]}{os.sep}")
     found, waiting = set[str](), [path]
     while waiting:
         file = waiting.pop()
         for name, level in _import_statements(file):
-            places: Sequence[str] = [str(file.parents[level - 1])] if level else sys.path
+            places = [str(one) for one in file.parents[level - 1 : level]] if level else None
             for part in name.split("."):
-                spec = importlib.util.find_spec(part) if places is sys.path else PathFinder.find_spec(part, places)
+                finders = sys.meta_path if places is None else [PathFinder]
+                spec = next(filter(None, (finder.find_spec(part, places) for finder in finders)), None)
                 origin = os.path.realpath(spec.origin) if spec and spec.has_location and spec.origin else ""
                 if origin and origin not in found and not any(other in origin for other in others):
                     found.add(origin)

@@ -105,7 +105,7 @@ def test_a_file_without_val_classes_is_refused(features: Features, tmp_path: Pat
     assert "Extract val images" in caught.value.hint
     named = replace(features.val, class_names=("owl", *features.val.class_names[1:]))
     both = replace(features.novel, class_names=(*features.novel.class_names[1:], "owl"))
-    with pytest.raises(FsbenchError, match=r"1 classes of val and novel of .* have one name, such as owl"):
+    with pytest.raises(FsbenchError, match=r"1 val classes of .* have the names of novel ones, such as owl"):
         validation_source(feature_file(tmp_path / "both.h5", base=features.base, val=named, novel=both), None)
 
 

@@ -176,7 +176,7 @@ def test_the_key_follows_what_is_imported_from_elsewhere_and_late(own: Path, mon
     own.with_name("methods").mkdir()
     moved = own.rename(own.with_name("methods") / "own.py")
     late = "    def classify(self, tasks):\n        import own_second\n        return super().classify(tasks)\n"
-    moved.write_text(f"{OWN}\nimport own_first\n\nclass Late(One):\n{late}")
+    moved.write_text(f"{OWN}\nimport __main__, own_first\n\nclass Late(One):\n{late}")
     keys = [method_key(f"{moved}:Late")]
     for helper in helpers:
         helper.write_text(f"{helper.read_text()}\n#")
